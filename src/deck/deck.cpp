@@ -65,14 +65,11 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
-std::int64_t default_ffn(std::int64_t hidden) {
-  return ((8 * hidden + 2) / 3 + 255) / 256 * 256;
-}
-
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
   const model::Shape& s = draft.shape;
+  const std::int64_t usual = ((8 * s.hidden + 2) / 3 + 255) / 256 * 256;
   if (s.ffn.empty())
-    return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
+    return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : usual);
   if (std::ssize(s.ffn) != s.layers)
     throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
         counted(std::ssize(s.ffn), "value"),
@@ -105,12 +102,12 @@ void complete_micro_batch(Case& c, std::int64_t tokens) {
         counted(c.ranks, "rank")));
   const int n = c.shape.context.count;
   for (std::size_t r = 0; r < sizes.size(); ++r)
-    if (sizes[r] != sizes[r / n * n])
+    if (const std::size_t first = r / n * n; sizes[r] != sizes[first])
       throw InputError(fmt::format(
           "micro_batch_per_rank: {} at rank {}, {} at rank {}, and the two share sequences by "
           "context = {}; give them one size",
-          sizes[r / n * n],
-          r / n * n,
+          sizes[first],
+          first,
           sizes[r],
           r,
           n));
@@ -238,14 +235,11 @@ std::string locate(const std::string& text, const GivenKeys& given, const std::s
 /// Throws InputError if two keys say the same in different ways.
 void require_one_of_each(const GivenKeys& given) {
   std::map<std::string, std::string> by_meaning;
-  for (const Setting& key : keys()) {
-    if (!given.contains(key.name))
-      continue;
-    const auto& [at, is_new] = by_meaning.try_emplace(key.meaning(), key.name);
-    if (!is_new)
-      throw InputError(
-          fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
-  }
+  for (const Setting& key : keys())
+    if (given.contains(key.name))
+      if (const auto [at, is_new] = by_meaning.try_emplace(key.meaning(), key.name); !is_new)
+        throw InputError(
+            fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
 }
 
 /// Throws InputError if a list is given for one value, one value for a list, or what no key can
