@@ -282,8 +282,7 @@ static std::string csv_field(const std::string& text) {
 
 std::string to_csv(const std::vector<Row>& rows) {
   const auto title = [](const Column& column) {
-    return column.has_unit() ? fmt::format("{} [{}]", column.name, column.units)
-                             : column.name;
+    return column.has_unit() ? fmt::format("{} [{}]", column.name, column.units) : column.name;
   };
   const auto field = [](const Column& column) {
     const auto* real = std::get_if<double>(&column.value);

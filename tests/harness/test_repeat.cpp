@@ -100,8 +100,8 @@ TEST_F(Repeat, NamesTheRankThatComputesWithAnotherBit) {
     flip(weights.data + 2, std::byte{0x40});
   });
   const auto of = [&](int r, std::string_view what) {
-    return std::ranges::count_if(found,
-        [&](const Deviation& d) { return d.rank == r && d.tensor.starts_with(what); });
+    return std::ranges::count_if(
+        found, [&](const Deviation& d) { return d.rank == r && d.tensor.starts_with(what); });
   };
   for (int r = 0; r < c.ranks; ++r) {
     EXPECT_EQ(of(r, "the loss"), r == rank ? 1 : 0) << r;

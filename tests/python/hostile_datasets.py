@@ -193,9 +193,7 @@ class Change:
 
 
 CHANGES = {
-    "is removed": Change(
-        removed, is_refused=lambda entry: entry.required, by_program="columns"
-    ),
+    "is removed": Change(removed, is_refused=lambda entry: entry.required, by_program="columns"),
     "is a group": Change(as_group, by_program="columns"),
     "is a soft link": Change(link_to(lambda path: h5py.SoftLink("/summary/case"))),
     "is a soft link to nowhere": Change(link_to(lambda path: h5py.SoftLink("/none"))),

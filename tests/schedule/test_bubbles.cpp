@@ -247,8 +247,7 @@ TEST(WeightPipelines, ShardsOfTawPipeAreThoseOfRanksOrOfBlocks) {
 /// Schedules in which ranks do not lean on one another's computation never stand still.
 TEST(WeightPipelines, RanksInStepNeverIdle) {
   const Times times{1, 1.5, 1};
-  for (const char* spec :
-      {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
+  for (const char* spec : {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
     for (const int groups : {1, 2, 3, 6})
       for (const int n : {1, 3}) {
         const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 6 * n, 6};

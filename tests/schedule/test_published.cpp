@@ -262,8 +262,7 @@ std::uint64_t fetches(int shard, int ranks, int n) {
 /// The owner sends a shard to each other group per micro-batch and gets a gradient; inside, both go
 /// from rank to rank.
 TEST(Published, TawPipeBytesOfEveryGroup) {
-  for (const char* spec :
-      {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
+  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;

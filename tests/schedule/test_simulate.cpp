@@ -79,11 +79,7 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
   std::mt19937 random(test::seed());
   for (int ranks = 2; ranks <= 6; ++ranks)
     for (const topology::Groups& groups : shapes::groupings(ranks))
-      for (const char* spec : {"ddp",
-               "zb1",
-               "tawpipe",
-               "tawpipe:cco=off",
-               "tawpipe:gwps=off"}) {
+      for (const char* spec : {"ddp", "zb1", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off"}) {
         const Request request{parse_spec(spec), groups, 2 * ranks, ranks + 1};
         SCOPED_TRACE(shapes::name_of(request));
         const Program program = build(request);
