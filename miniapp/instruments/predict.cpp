@@ -237,6 +237,9 @@ void print(const Machine& machine,
 }
 
 int run(const PredictOptions& options) {
+  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
+    throw InputError(fmt::format(
+        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const deck::Deck deck = deck::read_deck(options.deck.path,
       options.deck.overrides,
