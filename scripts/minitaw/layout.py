@@ -67,4 +67,6 @@ def layout():
 SCREENING = {
     "culprits": Entry("culprits", "text", axes=("*",)),
     "node_of_rank": Entry("node_of_rank", "natural", axes=("*",)),
+    "settings": Entry("settings", "text"),
+    "verdict": Entry("verdict", "text"),
 }
