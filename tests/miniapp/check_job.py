@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with exit 2, limits
-and repetitions hold, topo tells places. Called as job.py says, and with the program with the devices
-of fake_host.cpp.
+and repetitions hold, topo tells places. Called as job.py says, and with the program with the
+devices of fake_host.cpp.
 """
 
 import datetime

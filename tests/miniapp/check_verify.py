@@ -80,7 +80,7 @@ def check_unsuited():
 
 
 def check_repeat():
-    """The same step again has the same bits in every case; cases are not compared with references."""
+    """The same step again has the same bits in every case; no reference is made."""
     deck = ("verify", DECK, *settings(seq=9, ranks=2, groups=1, schedule="ddp,tawpipe"))
     done, told = call(2, *deck, "--repeat", "3"), call(2, *deck, "--repeat", "3", "--json")
     assert done.returncode == told.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """minitaw screen on a cluster: what is shaped between two nodes is measured between these two, by
-its rate and its latency. Called with the repository, a folder to write to and the program. Ends with 77 where no namespaces
-can be had. What is said of such values: miniapp_screen, screen_judge.
+its rate and its latency. Called with the repository, a folder to write to and the program. Ends
+with 77 where no namespaces can be had. What is said of such values: miniapp_screen, screen_judge.
 """
 
 import json
