@@ -490,7 +490,7 @@ public:
   void cancel() override { cancelled_.store(true); }
 
   /// After cancel() there may be messages that were not received: in a communicator that MPI
-  /// makes later of what was freed, they would match others. So communicators are left to MPI.
+  /// makes later of what was freed, they would match others. So it is left to MPI.
   ~MpiTransport() override {
     if (!cancelled_.load())
       return;
