@@ -461,6 +461,27 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
+/// Takes messages that were not received; returns whether that was all. Long ones wait for their
+/// sender, who may not answer any more.
+bool drain(MPI_Comm comm) {
+  constexpr int longest = 1 << 16, looks = 64;  // each look lets MPI get on
+  std::vector<std::byte> thrown_away(longest);
+  for (int look = 0; look < looks; ++look) {
+    int found = 0, bytes = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status) != MPI_SUCCESS)
+      return false;
+    if (found == 0)
+      continue;
+    if (MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes > longest)
+      return false;
+    if (MPI_Mrecv(thrown_away.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      return false;
+  }
+  return true;
+}
+
 class MpiTransport final : public Transport {
 public:
   MpiTransport(MPI_Comm world,
@@ -490,12 +511,14 @@ public:
   void cancel() override { cancelled_.store(true); }
 
   /// After cancel() there may be messages that were not received: in a communicator that MPI
-  /// makes later of what was freed, they would match others. So it is left to MPI.
+  /// makes later of what was freed, they would match others. One that cannot be drained is left to
+  /// MPI.
   ~MpiTransport() override {
     if (!cancelled_.load())
       return;
     for (OwnComm& comm : comms_)
-      comm.comm = MPI_COMM_NULL;
+      if (!drain(comm.comm))
+        comm.comm = MPI_COMM_NULL;
   }
 
 private:
