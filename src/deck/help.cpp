@@ -14,8 +14,8 @@ constexpr std::string_view rules =
     R"(A deck is a TOML file with keys at the top level; `--set key=value` replaces a key, or the
 other key that sets the same quantity. A size is a whole number or a text with a suffix in steps
 of 1024: "4K", "1M", "2G". A key marked as an axis also takes a list; the cases are all
-combinations of the lists. A combination that cannot be run is left out with a note. It is an error if none is left,
-or if the job has too few ranks for one.
+combinations of the lists. A combination that cannot be run is left out with a note. It is an
+error if none is left, or if the job has too few ranks for one.
 )";
 }  // namespace
 

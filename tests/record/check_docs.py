@@ -224,7 +224,9 @@ VALUES = {
     "bytes/planned": [[[5 * (3 * a + b) + k for k in range(5)] for b in RANKS] for a in RANKS],
 }
 TEXTS = {
-    "matmul_algorithms": "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first",
+    "matmul_algorithms": (
+        "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first"
+    ),
     "energy_source": "made up 1.2",
     "attention_used": "portable",
     "transport_used": "mpi",
