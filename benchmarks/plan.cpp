@@ -55,29 +55,17 @@ Shape default_shape(model::Dtype dtype) {
       .dtype = dtype};
 }
 
-/// Blocks may differ in width, ranks in the number of sequences.
-void add_shapes(std::vector<Shape>& shapes, const Case& c) {
-  std::vector<std::int64_t> batches = c.micro_batch_per_rank;
-  if (batches.empty())
-    batches = {c.shape.micro_batch};
-  for (const std::int64_t ffn : c.shape.ffn)
-    for (const std::int64_t batch : batches) {
-      Shape shape = c.shape;
-      shape.layers = 1;
-      shape.ffn = {ffn};
-      shape.micro_batch = batch;
-      shapes.push_back(shape);
-    }
-}
-
 std::vector<Shape> shapes_of_deck(const Options& options) {
   const deck::Job job{.ranks = 1, .node_sizes = {}, .planning = true};
   std::vector<Shape> shapes;
   const deck::Deck deck = deck::read_deck(options.deck, options.overrides, job);
   for (const std::string& sentence : deck.unused)
     fmt::print(stderr, "# {}\n", sentence);
-  for (const Case& c : deck.cases)
-    add_shapes(shapes, c);
+  for (const Case& c : deck.cases) {
+    Shape& shape = shapes.emplace_back(c.shape);
+    shape.layers = 1;
+    shape.ffn.resize(1);
+  }
   return shapes;
 }
 

@@ -36,8 +36,7 @@ std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t av
 
 void plan_traffic(CasePlan& plan, const Program& program, const model::Layout& layout) {
   const topology::Groups& groups = program.groups;
-  const schedule::ByteMatrix bytes =
-      schedule::bytes(program, layout, plan.settings.micro_batch_per_rank);
+  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
   for (int k = 0; k < schedule::traffic_kinds; ++k) {
     plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
     plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));
@@ -75,8 +74,7 @@ const GroupTraffic& CasePlan::busiest(std::uint64_t GroupTraffic::* bytes) const
 CasePlan plan_case(
     const Case& c, std::size_t number, const Program& program, const AssumedMachine& machine) {
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  const schedule::Costs costs =
-      schedule::costs_of(program, layout, machine.device, c.micro_batch_per_rank);
+  const schedule::Costs costs = schedule::costs_of(program, layout, machine.device);
   CasePlan plan;
   plan.settings = c;
   plan.number = number;

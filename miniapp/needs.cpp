@@ -5,7 +5,7 @@
 namespace minitaw::app {
 std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Program& program) {
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  return schedule::memory(program, layout, c.micro_batch_per_rank);
+  return schedule::memory(program, layout);
 }
 
 std::vector<Need> needs_on_host(const Case& c,

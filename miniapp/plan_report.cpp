@@ -247,7 +247,7 @@ std::string to_text(const CasePlan& plan) {
              c.shape.layers,
              c.shape.hidden,
              c.shape.seq,
-             micro_batch_text(c),
+             c.shape.micro_batch,
              c.micro_batches,
              static_cast<double>(model::parameters(c.shape)),
              counted(plan.shards, "shard"),

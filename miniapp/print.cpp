@@ -52,10 +52,6 @@ Json settings_json(const Case& c) {
   for (const deck::Setting& setting : deck::columns())
     put(settings, setting.name, setting.value(c));
   settings["identity"] = deck::identity(c);
-  settings["ffn_per_layer"] = c.shape.ffn;
-  Json& sizes = settings["micro_batch_per_rank"] = Json::array();
-  for (int rank = 0; rank < c.ranks; ++rank)
-    sizes.push_back(micro_batch_of(c, rank));
   return settings;
 }
 

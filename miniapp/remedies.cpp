@@ -25,8 +25,6 @@ std::vector<Case> recomputations(const Case& c) {
 /// Smaller micro-batches, and as many more of them.
 std::vector<Case> micro_batches(const Case& c) {
   std::vector<Case> found;
-  if (!c.micro_batch_per_rank.empty())
-    return found;
   for (std::int64_t size = c.shape.micro_batch - 1; size > 0; --size) {
     if (c.shape.micro_batch % size != 0)
       continue;

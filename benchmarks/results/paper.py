@@ -111,13 +111,6 @@ EXPERIMENTS = {  # title: deck, and of each of its lines settings, and changes o
             for rate in (10, 20, 30, 50, 1200)
         },
     ),
-    "blocks": (
-        "heterogeneous",
-        {
-            "equal": ((WEIGHT_PASSING, "micro_batch=1", "ffn=2816"), ()),
-            "of three widths": ((WEIGHT_PASSING, "micro_batch=1"), ()),
-        },
-    ),
 }
 CONSTANTS = {
     "device.bf16.products": "TFLOP/s",
@@ -343,7 +336,6 @@ ORDER = (
     ("weak-scaling", "strong-scaling"),
     ("groups",),
     ("table",),
-    ("heterogeneous",),
     ("ablations",),
 )
 

@@ -230,7 +230,6 @@ class Reader:
             refuse(f"{folder}/settings/groups", what)
         sizes = {
             "P": row["ranks"],
-            "L": row["layers"],
             "K": self.list_length(f"{folder}/repetition"),
             "R": self.list_length(f"{folder}/position"),
         }

@@ -8,7 +8,7 @@ from .numbers import plural
 
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
 WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
-BATCH = ["micro_batches", "micro_batch", "micro_batch_per_rank"]
+BATCH = ["micro_batches", "micro_batch"]
 # How the same is computed: cases that differ in these can be compared if the user allows it.
 VARIANT = ["dtype", "grad_dtype", "context_parts", "context_grad_dtype", "recompute", "attention",
            "transport", "seed", "learning_rate", "clip_norm"]  # fmt: skip
@@ -27,7 +27,6 @@ TOLD = {
     "recompute": "recompute",
     "micro_batches": "M =",
     "micro_batch": "B =",
-    "micro_batch_per_rank": "B of each rank",
     "vocab": "vocabulary",
     "heads": "head",
     "kv_heads": "key/value head",

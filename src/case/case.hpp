@@ -13,8 +13,6 @@ struct Case {
   int replicas = 1;       ///< of the schedule, each on P / replicas ranks
   model::Shape shape;     ///< includes S, B, dtype, recompute, and n (of the first rank of n)
   int micro_batches = 1;  ///< M per step, all ranks together
-  /// B of each rank if ranks differ, shape.micro_batch then being the largest; else empty.
-  std::vector<std::int64_t> micro_batch_per_rank{};
   int steps = 1;    ///< timed steps of a repetition
   int repeats = 1;  ///< repetitions: how often the case is set up and timed
   int warmup = 0;   ///< untimed steps before them, in each repetition
@@ -33,12 +31,7 @@ void set_schedule(Case& c, const std::string& text);
 
 /// "6", or "2x3" for two replicas on three ranks each.
 [[nodiscard]] std::string ranks_text(int ranks, int replicas);
-/// F of the blocks: "768", or "128,256,128" if they differ.
-[[nodiscard]] std::string ffn_text(const model::Shape& shape);
-
-/// B of a rank, in sequences.
-[[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
-/// With the rank's B, and its part of sequences that ranks share.
+/// With the rank's part of sequences that ranks share.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
 /// Of all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
@@ -46,12 +39,7 @@ void set_schedule(Case& c, const std::string& text);
 /// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks,
 /// where sequences are not shared.
 [[nodiscard]] int sharers_of(const Case& c);
-/// Sequences of the step before those of this micro-batch. If ranks have micro-batch sizes of their
-/// own, context group g of G has micro-batches g M / G, ...
-[[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
-/// "2", or "1,3,2" if ranks differ.
-[[nodiscard]] std::string micro_batch_text(const Case& c);
-/// Returns the same step for one rank. If micro-batches differ in size, each sequence becomes one.
+/// Returns the same step for one rank.
 [[nodiscard]] Case on_one_rank(Case c);
 [[nodiscard]] schedule::Request request_of(const Case& c);
 }  // namespace minitaw

@@ -65,61 +65,20 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
-std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const model::Shape& s = draft.shape;
-  const std::int64_t usual = ((8 * s.hidden + 2) / 3 + 255) / 256 * 256;
-  if (s.ffn.empty())
-    return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : usual);
-  if (std::ssize(s.ffn) != s.layers)
-    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
-        counted(std::ssize(s.ffn), "value"),
-        counted(s.layers, "layer")));
-  return s.ffn;
-}
-
-/// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks are known.
+/// Sets B.
 void complete_micro_batch(Case& c, std::int64_t tokens) {
-  std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
-  std::int64_t& size = c.shape.micro_batch;
   if (tokens % c.shape.seq != 0)
     throw InputError(
         fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}",
             tokens,
             c.shape.seq,
             (tokens / c.shape.seq + 1) * c.shape.seq));
-  if (sizes.empty()) {
-    size = std::max<std::int64_t>(tokens > 0 ? tokens / c.shape.seq : size, 1);
-    return;
-  }
-  if (entry_of(c.schedule).passes_activations)
-    throw InputError(
-        fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
-                    "have one size; use micro_batch",
-            c.schedule));
-  if (sizes.size() != static_cast<std::size_t>(c.ranks))
-    throw InputError(fmt::format("micro_batch_per_rank: {} for {}; give one per rank",
-        counted(std::ssize(sizes), "value"),
-        counted(c.ranks, "rank")));
-  const int n = c.shape.context.count;
-  for (std::size_t r = 0; r < sizes.size(); ++r)
-    if (const std::size_t first = r / n * n; sizes[r] != sizes[first])
-      throw InputError(fmt::format(
-          "micro_batch_per_rank: {} at rank {}, {} at rank {}, and the two share sequences by "
-          "context = {}; give them one size",
-          sizes[first],
-          first,
-          sizes[r],
-          r,
-          n));
-  const auto [least, most] = std::ranges::minmax(sizes);
-  size = most;
-  if (least == most)
-    sizes.clear();
+  if (tokens > 0)
+    c.shape.micro_batch = tokens / c.shape.seq;
 }
 
-/// Sets M. Ranks and B are known, and that context groups divide the ranks.
+/// Sets M. Ranks are known, and that context groups divide them.
 void complete_micro_batches(Case& c, const Draft& draft) {
-  const std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
   const int sharers = sharers_of(c);
   std::int64_t count = c.micro_batches > 0 ? c.micro_batches : sharers;
   if (draft.micro_batches_per_rank > 0)
@@ -128,19 +87,6 @@ void complete_micro_batches(Case& c, const Draft& draft) {
     throw InputError(fmt::format(
         "micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
   c.micro_batches = static_cast<int>(count);
-  if (sizes.empty())
-    return;
-  if (c.micro_batches % sharers != 0)
-    throw InputError(
-        fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
-            c.schedule,
-            counted(c.micro_batches, "micro-batch"),
-            counted(sharers, c.shape.shares_sequences() ? "context group" : "rank"),
-            sharers));
-  const std::int64_t sequences = sequences_of_step(c);
-  if (sequences > INT32_MAX)
-    throw InputError(fmt::format(
-        "micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
 }
 
 int heads_of(const Draft& draft) {
@@ -195,7 +141,8 @@ Case complete(const Draft& draft, const Job& job) {
   c.shape.heads = heads_of(draft);
   if (c.shape.kv_heads == 0)
     c.shape.kv_heads = c.shape.heads;
-  c.shape.ffn = ffn_of(draft);
+  const std::int64_t usual_ffn = ((8 * c.shape.hidden + 2) / 3 + 255) / 256 * 256;
+  c.shape.ffn.assign(c.shape.layers, draft.ffn > 0 ? draft.ffn : usual_ffn);
   if (!c.shape.shares_sequences())
     c.shape.key_parts = 1;
   set_schedule(c, c.schedule);
@@ -246,10 +193,8 @@ void require_one_of_each(const GivenKeys& given) {
 /// take.
 void require_form(const Setting& key, const GivenKey& given) {
   const char* fault = nullptr;
-  if (given.list && !key.form.list && !key.axis)
+  if (given.list && !key.axis)
     fault = "a list is given, but this key takes one value";
-  if (!given.list && key.form.list)
-    fault = "one value is given, but this key takes a list";
   const auto is_shown = [](const std::string& value) {
     return printable(value, value.size()) == value;
   };
@@ -276,7 +221,7 @@ std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
     }
     require_form(key, at->second);
     const std::vector<std::string>& values = at->second.values;
-    const bool swept = !key.form.list && values.size() > 1;
+    const bool swept = values.size() > 1;
     Draft scratch;
     for (const std::string& value : values)
       key.form.store(swept ? scratch : draft, key.name, value);

@@ -21,10 +21,10 @@ auto& field_of(auto& c, T Owner::* field) {
 }
 
 /// The value of a field: a word of an enumeration, a number or a text. Empty for what a case does
-/// not keep, or not as one value.
+/// not keep.
 template <class T, class Owner>
 ValueOf value_of(T Owner::* field) {
-  if constexpr (std::is_same_v<Owner, D> || std::is_same_v<T, std::vector<std::int64_t>>)
+  if constexpr (std::is_same_v<Owner, D>)
     return {};
   else if constexpr (std::is_enum_v<T>)
     return [=](const Case& c) { return std::string(name_of(field_of(c, field))); };
@@ -34,18 +34,13 @@ ValueOf value_of(T Owner::* field) {
     return [=](const Case& c) { return field_of(c, field); };
 }
 
-/// A whole number of [least, most], "4K" allowed; or a list of them.
+/// A whole number of [least, most], "4K" allowed.
 template <class T, class Owner>
 KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
-  constexpr bool one = std::is_integral_v<T>;
   const auto store = [=](Draft& draft, const std::string& key, const std::string& value) {
-    const std::int64_t number = to_size(key, value, least, most);
-    if constexpr (one)
-      field_of(draft, field) = static_cast<T>(number);
-    else
-      field_of(draft, field).push_back(number);
+    field_of(draft, field) = static_cast<T>(to_size(key, value, least, most));
   };
-  return {one ? "size" : "list of sizes", store, value_of(field), !one};
+  return {"size", store, value_of(field)};
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
@@ -200,13 +195,7 @@ std::vector<Setting> model_settings() {
           {.words = "8/3 hidden, rounded up to a multiple of 256"},
           "768",
           "F, inner width of the SwiGLU of every block.",
-          {.value = [](const Case& c) { return ffn_text(c.shape); }}),
-      key("ffn_per_layer",
-          size(&S::ffn, 1, 4 * M),
-          {.words = "ffn for every block"},
-          "[128, 256]",
-          "F of each block, `layers` values, instead of ffn.",
-          {.axis = false, .in_place_of = "ffn"}),
+          {.value = [](const Case& c) { return c.shape.ffn.front(); }}),
       column("parameters", [](const Case& c) { return model::parameters(c.shape); }),
       key("dtype",
           choice(&S::dtype, {"fp32", "bf16"}),
@@ -270,23 +259,9 @@ std::vector<Setting> batch_settings() {
       key("seq", size(&S::seq, 1, 64 * M), {}, R"(["1K", "2K", "4K"])", "S, tokens per sequence."),
       key("micro_batch",
           size(&S::micro_batch, 1, many),
-          {.words = "1"},
+          {"1"},
           "2",
-          "B, sequences per micro-batch.",
-          {.text = micro_batch_text}),
-      key("micro_batch_per_rank",
-          size(&C::micro_batch_per_rank, 1, many),
-          {.words = "micro_batch for every rank"},
-          "[1, 3, 2]",
-          "B of each rank, `ranks` values, instead of micro_batch: for ranks of different "
-          "speed.",
-          {.value =
-                  [](const Case& c) {
-                    return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
-                  },
-              .axis = false,
-              .in_place_of = "micro_batch",
-              .identity = Identity::never}),
+          "B, sequences per micro-batch."),
       key("tokens_per_micro_batch",
           size(&D::tokens, 1, many * K),
           {.words = "micro_batch * seq"},

@@ -22,11 +22,10 @@ using ValueOf = std::function<Cell(const Case&)>;
 /// How a deck gives the value of a key.
 struct KeyForm {
   std::string type{};  ///< for the reader: "size", "name", "number", "text"
-  /// Checks one value of the key that is named and puts it into the draft, after the others if the
-  /// key is a list. Throws InputError "key: ...".
+  /// Checks a value of the key that is named and puts it into the draft. Throws InputError
+  /// "key: ...".
   std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
-  ValueOf value{};    ///< what was stored; empty: a list, or of the draft only
-  bool list = false;  ///< the value itself is a list (never swept)
+  ValueOf value{};  ///< what was stored; empty: of the draft only
 };
 
 /// Whether identity() names a setting that has a value.

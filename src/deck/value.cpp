@@ -191,7 +191,6 @@ void override_key(GivenKeys& given, const std::string& text) {
   std::erase_if(given, [&](const auto& other) {
     return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
   });
-  given[key->name] =
-      parse_words(std::string_view(text).substr(equals + 1), key->axis || key->form.list);
+  given[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis);
 }
 }  // namespace minitaw::deck

@@ -75,7 +75,7 @@ void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
 void Runtime::prepare() {
   ++steps_;
   for (auto& [m, batch] : batches_)
-    batch.fill(tokens_, steps_ - 1, first_sequence(case_, m / program_.slices));
+    batch.fill(tokens_, steps_ - 1, m / program_.slices * case_.shape.micro_batch);
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 

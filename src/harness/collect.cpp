@@ -254,8 +254,7 @@ double clock_offset(MPI_Comm comm) {
 void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();
   result.bytes_source = runtime.transport().bytes_source();
-  const schedule::ByteMatrix planned =
-      schedule::bytes(runtime.program(), runtime.layout(), result.settings.micro_batch_per_rank);
+  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
   result.planned_bytes = list_of(planned.cells() | std::views::join);
   result.counted_bytes.resize(result.planned_bytes.size());
   const int row = static_cast<int>(sent.size());

@@ -98,8 +98,7 @@ Tolerance serial_tolerance(const Case& c) {
   const double passed = narrow ? rounding(c) * std::sqrt(c.ranks) : 0;
   const double both = std::hypot(passed, std::numbers::sqrt2 * independent_noise(c));
   // In the first step the same kernels have the same weights and micro-batches.
-  const bool alike =
-      narrow && kernels::on_host && c.micro_batch_per_rank.empty() && !c.shape.shares_sequences();
+  const bool alike = narrow && kernels::on_host && !c.shape.shares_sequences();
   return tolerance(c, serial_name, alike ? passed : both, both);
 }
 

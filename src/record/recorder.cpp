@@ -136,7 +136,6 @@ std::vector<Dataset> timeline_of(const std::vector<trace::Event>& events) {
 
 std::vector<Dataset> datasets_of(const CaseResult& r) {
   std::vector<Dataset> all = {
-      by("layer", "settings/ffn_per_layer", r.settings.shape.ffn),
       table("timed step, rank", "seconds", r.seconds),
       by("step", "losses", r.losses),
       by("timed step", "repetition", r.repetition),

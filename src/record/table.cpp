@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include "base/error.hpp"
 #include "record/layout.hpp"
 
@@ -88,18 +87,6 @@ std::string in_mebibytes(const Row& row, std::string_view column) {
   return to_text(row.column(column).value, as_mebibytes);
 }
 
-/// "2", or "1..3" where ranks differ.
-std::string micro_batch(const Row& row) {
-  const std::string& sizes = row.text("micro_batch_per_rank");
-  if (sizes.empty())
-    return row.column("micro_batch").text();
-  std::int64_t least = row.integer("micro_batch"), size = 0;
-  std::istringstream list(sizes);
-  for (char comma = 0; list >> size; list >> comma)
-    least = std::min(least, size);
-  return fmt::format("{}..{}", least, row.integer("micro_batch"));
-}
-
 std::string ranks(const Row& row) {
   return ranks_text(
       static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
@@ -134,7 +121,7 @@ std::vector<TableColumn<Row>> all_columns() {
       {.title = "ranks", .value = ranks, .width = 5, .name = "ranks"},
       of("groups", {.title = "groups", .width = -6}),
       of("seq", {.title = "seq", .units = "token", .width = 7}),
-      {.title = "B", .value = micro_batch, .width = 3, .name = "micro_batch"},
+      of("micro_batch", {.title = "B", .width = 3}),
       of("micro_batches", {.title = "M", .width = 4}),
       of("median_s", {.title = "step", .units = "s", .width = 9}),
       of("q1_s", {.title = "q1", .units = "s", .width = 9}),

@@ -195,18 +195,13 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   }
 }
 
-ByteMatrix bytes(const Program& program,
-    const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+ByteMatrix bytes(const Program& program, const model::Layout& layout) {
   ByteMatrix matrix(static_cast<int>(program.ranks.size()));
-  model::Layout of_rank = layout;
   for (int r = 0; r < matrix.ranks(); ++r) {
-    if (!micro_batch_per_rank.empty())
-      of_rank.shape.micro_batch = micro_batch_per_rank[r];
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind))
         continue;
-      const std::int64_t elements = moved(a, of_rank).count;
+      const std::int64_t elements = moved(a, layout).count;
       const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
       if (a.kind == Kind::send) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
@@ -261,16 +256,10 @@ std::size_t Footprint::total() const {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
 }
 
-std::vector<Footprint> memory(const Program& program,
-    const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+std::vector<Footprint> memory(const Program& program, const model::Layout& layout) {
   std::vector<Footprint> result;
-  model::Layout of_rank = layout;
-  for (int r = 0; r < std::ssize(program.ranks); ++r) {
-    if (!micro_batch_per_rank.empty())
-      of_rank.shape.micro_batch = micro_batch_per_rank[r];
-    result.push_back(footprint_of(program, r, of_rank));
-  }
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
+    result.push_back(footprint_of(program, r, layout));
   return result;
 }
 }  // namespace minitaw::schedule

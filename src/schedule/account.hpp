@@ -45,10 +45,7 @@ private:
 /// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
-/// `micro_batch_per_rank`: B of each rank, instead of the layout's.
-[[nodiscard]] ByteMatrix bytes(const Program& program,
-    const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank = {});
+[[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
@@ -93,10 +90,7 @@ inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
 /// Estimates the bytes that a case of so many timed steps takes of a process beside the buffers of
 /// a step: the actions of all ranks, which each rank has, and the times of its own.
 [[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
-/// `micro_batch_per_rank`: B of each rank, instead of the layout's.
-[[nodiscard]] std::vector<Footprint> memory(const Program& program,
-    const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank = {});
+[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
 struct RingSend {

@@ -144,20 +144,12 @@ double moved_bytes(const Action& action, const Layout& layout) {
          static_cast<double>(bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape)));
 }
 
-Costs costs_of(const Program& program,
-    const Layout& layout,
-    const Device& device,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+Costs costs_of(const Program& program, const Layout& layout, const Device& device) {
   return [=, &program](int rank, const Action& a) {
     if (is_communication(a.kind))
       return 0.0;
-    // All that is done with a micro-batch is proportional to B.
-    const double factor = micro_batch_per_rank.empty() || a.micro_batch < 0
-                              ? 1
-                              : static_cast<double>(micro_batch_per_rank[rank]) /
-                                    static_cast<double>(layout.shape.micro_batch);
-    return factor * (flops(a, layout) / device.flops +
-                        touched_bytes(program, rank, a, layout) / device.memory);
+    return flops(a, layout) / device.flops +
+           touched_bytes(program, rank, a, layout) / device.memory;
   };
 }
 }  // namespace minitaw::schedule

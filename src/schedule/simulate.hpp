@@ -50,10 +50,7 @@ struct Device {
     const Program& program, int rank, const Action& action, const model::Layout& layout);
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
-/// Durations where transfers take no time. `micro_batch_per_rank`: B of each rank. The program
-/// outlives the result.
-[[nodiscard]] Costs costs_of(const Program& program,
-    const model::Layout& layout,
-    const Device& device,
-    const std::vector<std::int64_t>& micro_batch_per_rank = {});
+/// Durations where transfers take no time. The program outlives the result.
+[[nodiscard]] Costs costs_of(
+    const Program& program, const model::Layout& layout, const Device& device);
 }  // namespace minitaw::schedule

@@ -102,7 +102,7 @@ TEST(Shapes, AreTheDistinctOnesOfADeck) {
   std::ofstream(deck)
       << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\nheads = 2\nvocab "
          "= 50\n"
-         "ffn_per_layer = [96, 128, 96]\nseq = [8, 16]\nmicro_batches = 4\ndata = 'synthetic'";
+         "ffn = [96, 128]\nseq = [8, 16]\nmicro_batches = 4\ndata = 'synthetic'";
   const std::vector<Shape> found = shapes({"--deck", deck});
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
   for (const Shape& shape : found)

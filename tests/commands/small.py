@@ -18,7 +18,6 @@ MOST_SCHEDULES = 2  # of a list; of others the first value
 CAPS = {
     "hidden": 32,
     "ffn": 64,
-    "ffn_per_layer": 64,
     "vocab": 256,
     "heads": 2,
     "kv_heads": 2,
@@ -29,7 +28,6 @@ CAPS = {
     "warmup": 1,
     "repeats": 1,
 }
-WHOLE = {"ffn_per_layer", "micro_batch_per_rank"}  # lists that are one value
 LESS = {"screen": {"--rounds": "2", "--seconds": "0.005"}}
 LESS_OF = {
     "minitaw_kernels": {
@@ -62,8 +60,7 @@ def smaller(key, text, capped):
         values = [
             value if number(value) is None else str(min(number(value), most)) for value in values
         ]
-    if key not in WHOLE:
-        values = list(dict.fromkeys(values))[: MOST_SCHEDULES if key == "schedule" else 1]
+    values = list(dict.fromkeys(values))[: MOST_SCHEDULES if key == "schedule" else 1]
     joined = ", ".join(values) if brackets else ",".join(values)
     return f"[{joined}]" if brackets else joined
 

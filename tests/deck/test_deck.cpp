@@ -62,7 +62,7 @@ TEST(Deck, Defaults) {
 TEST(Deck, EveryKeyIsStored) {
   const Deck deck = make("schedule = 'tawpipe:cco=off'\nranks = 6\ngroups = '1+2+3'\nlayers = "
                          "7\nhidden = '1K'\nheads = 8\nkv_heads = 2\n"
-                         "vocab = 300\nffn_per_layer = [1, 2, 3, 4, 5, 6, 7]\ndtype = "
+                         "vocab = 300\nffn = 17\ndtype = "
                          "'bf16'\nrecompute = 'keep-attention'\nseq = '4K'\n"
                          "micro_batch = 3\nmicro_batches = 12\ndata = 'text.txt'\nsteps = "
                          "5\nwarmup = 0\nseed = 99\nlearning_rate = 3e-4");
@@ -70,7 +70,7 @@ TEST(Deck, EveryKeyIsStored) {
   EXPECT_EQ(identity(deck.cases[0]),
       "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 "
       "vocab=300 "
-      "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 "
+      "ffn=17 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 "
       "micro_batches=12 "
       "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=text.txt");
 }
@@ -140,8 +140,8 @@ TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
 std::vector<std::string> sizes(const Deck& deck) {
   std::vector<std::string> lines;
   for (const Case& c : deck.cases)
-    lines.push_back(std::to_string(c.ranks) + " " + c.groups.text() + " " + micro_batch_text(c) +
-                    " " + std::to_string(c.micro_batches));
+    lines.push_back(fmt::format(
+        "{} {} {} {}", c.ranks, c.groups.text(), c.shape.micro_batch, c.micro_batches));
   return lines;
 }
 
@@ -162,7 +162,7 @@ TEST(Override, ReplacesAKeyOfTheSameMeaning) {
       small + "group_size = 2\nmicro_batches_per_rank = 1\ntokens_per_micro_batch = 256\n";
   EXPECT_THAT(sizes(make(deck)), ElementsAre("4 2+2 2 4"));
   EXPECT_THAT(sizes(make(deck, {"groups=4", "micro_batches=12"})), ElementsAre("4 1+1+1+1 2 12"));
-  EXPECT_THAT(sizes(make(deck, {"micro_batch_per_rank=1,2,3,2"})), ElementsAre("4 2+2 1,2,3,2 4"));
+  EXPECT_THAT(sizes(make(deck, {"micro_batch=3"})), ElementsAre("4 2+2 3 4"));
   EXPECT_THAT(refusal(deck, {"groups=4", "group_size=2"}),
       AllOf(StartsWith("--set: group_size"), HasSubstr("together with groups; keep one")));
 }
@@ -204,7 +204,6 @@ TEST(Override, TomlListsAndWords) {
   EXPECT_EQ(make(small, {"groups=1+2+*", "ranks=4"}).cases[0].groups.text(), "1+2+1");
   EXPECT_EQ(make(small, {"data=a,b.txt"}).cases[0].data, "a,b.txt");
   EXPECT_EQ(make(small, {"data=\"x y\""}).cases[0].data, "x y");
-  EXPECT_EQ(make(small, {"layers=2", "ranks=2", "ffn_per_layer=16,32"}).cases[0].shape.ffn[1], 32);
 }
 
 TEST(Refusal, SaysWhereAndWhat) {
@@ -227,14 +226,10 @@ TEST(Refusal, SaysWhereAndWhat) {
           {small + "micro_batch = 2\ntokens_per_micro_batch = 256\n",
               "d.toml:6: tokens_per_micro_batch",
               "together with micro_batch;"},
-          {small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
-              "d.toml:6: tokens_per_micro_batch",
-              "together with micro_batch_per_rank"},
           {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n",
               "d.toml:6: micro_batches_per_rank",
               "keep one"},
           {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
-          {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
           {std::string("\x7f"
                        "ELF\x02\x01\0\0\xff\xfe",
                10),
@@ -270,8 +265,7 @@ TEST(Refusal, OfAKeyNamesItsLine) {
           {"data = \"\"", "data", "empty"},
           {"data = \"\\u0000\"", "data", "control character"},
           {"steps = 3.0", "steps", "whole number"},
-          {"ffn_per_layer = 3", "ffn_per_layer", "takes a list"},
-          {"ffn_per_layer = [[1], 2]", "ffn_per_layer", "no array"}})
+          {"ffn = [[1], 2]", "ffn", "no array"}})
     EXPECT_THAT(refusal(small + line + "\n"),
         AllOf(StartsWith(std::string("d.toml:5: ") + where), HasSubstr(says)))
         << line;
@@ -369,7 +363,6 @@ TEST(Deck, RefusalsNameTheScheduleAndCount) {
               "zb1 cannot share 3 micro-batches evenly among 2 replicas; "},
           {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
           {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
-          {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
           {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "},
           {{"schedule=fsdp,tawpipe", "replicas=3,5"}, "cannot be shared by 3 replicas"}})
     EXPECT_THAT(refusal(small, settings), HasSubstr(says));
@@ -388,11 +381,7 @@ TEST(Deck, RefusalsOfContextSayWhatWouldBeRight) {
           {{"context=3"}, {"context: 4 ranks", "groups of 3", "a divisor of 4"}},
           {{"context=8"}, {"context: 4 ranks", "groups of 8", "a divisor of 4"}},
           {{"context=2", "replicas=4", "schedule=fsdp"}, {"context: 2", "groups 1", "context = 1"}},
-          {{"context=2", "micro_batch_per_rank=1,2,2,2"},
-              {"micro_batch_per_rank: 1 at rank 0, 2 at rank 1", "context = 2", "one size"}},
           {{"context=2", "micro_batches=3"},
-              {"micro_batches: tawpipe", "3 micro-batches", "2 context groups", "multiple of 2"}},
-          {{"context=2", "micro_batches=3", "micro_batch_per_rank=1,1,2,2"},
               {"micro_batches: tawpipe", "3 micro-batches", "2 context groups", "multiple of 2"}},
           {{"context=2", "schedule=weipipe"}, {"context: weipipe", "at once", "context = 1"}},
           {{"context=2", "schedule=zb1", "layers=1"},
@@ -499,8 +488,6 @@ TEST(Identity, TellsEveryKeyApart) {
       {"layers", "layers=9"},
       {"hidden", "hidden=72"},
       {"vocab", "vocab=300"},
-      {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
-      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"},
       {"head_dim", ""},
       {"repeats", ""},
       {"group_size", "group_size=1"},
@@ -543,11 +530,8 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
     EXPECT_THAT(key.example(), StartsWith(key.name + " = "));
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
     std::vector<std::string> overrides = {key.example()};
-    if (key.name == "ffn_per_layer")
-      overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
-    for (const auto& [name, ranks] : {std::pair{"micro_batch_per_rank", "ranks=3"},
-             {"groups", "ranks=6"},
-             {"group_size", "ranks=8"}})
+    for (const auto& [name, ranks] :
+        {std::pair{"groups", "ranks=6"}, {"group_size", "ranks=8"}})
       if (key.name == name)
         overrides.emplace_back(ranks);
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example();

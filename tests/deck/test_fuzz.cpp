@@ -113,7 +113,7 @@ TEST(Fuzz, DamagedOverridesParseOrAreRefused) {
       "groups=1+2",
       "schedule=tawpipe:cco=off",
       "heads=[4, 8]",
-      "ffn_per_layer=1,2",
+      "ffn=1,2",
       "learning_rate=1e-3"};
   Mutator mutator(7);
   for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i)

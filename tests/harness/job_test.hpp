@@ -50,14 +50,6 @@ protected:
   int steps_ = job_.ranks() <= 4 ? 3 : 2;  ///< more ranks share few cores
 };
 
-/// Ranks 0, 1, 2, ... have 1, 3, 2, 1, 3, ... sequences per micro-batch.
-inline Case with_own_sizes(Case c) {
-  for (int r = 0; r < c.ranks; ++r)
-    c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
-  c.shape.micro_batch = 3;
-  return c;
-}
-
 /// A test that is the same on more than three ranks, which share few cores.
 class JobOfFewRanks : public Job {
 protected:

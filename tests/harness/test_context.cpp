@@ -32,7 +32,7 @@ protected:
         c.shape.context.count,
         c.replicas,
         c.shape.layers,
-        micro_batch_text(c),
+        c.shape.micro_batch,
         c.micro_batches,
         name_of(c.shape.recompute)));
     EXPECT_TRUE(passes(job, c, 2));
@@ -47,7 +47,6 @@ protected:
 
   void TearDown() override { EXPECT_TRUE(seen_ > 0 || IsSkipped()); }
 
-  int least_groups_ = 1;  ///< context groups of a case
   int replicas_ = 1;
   int seen_ = 0;
 
@@ -68,7 +67,7 @@ private:
     const int ranks = job_.ranks();
     std::vector<Case> some;
     for (const int n : {2, 3, 4})
-      if (ranks % n == 0 && ranks / n >= least_groups_)
+      if (ranks % n == 0)
         for (const topology::Groups& groups : groups_of(n)) {
           Case c = tests::small_case(name, groups, ranks + turn % 2, 1);
           c.replicas = replicas_;
@@ -109,18 +108,6 @@ TEST_F(SharedSequences, ReproduceItInBf16WithinItsRounding) {
 TEST_F(SharedSequences, ReproduceItWithClippedGradients) {
   for_each_case({"ddp", "fsdp", "tawpipe", "1f1b", "zbv"}, 3, [this](Case c) {
     c.clip_norm = 0.5;
-    expect_right(c);
-  });
-}
-
-TEST_F(SharedSequences, OfGroupsWithMicroBatchSizesOfTheirOwnReproduceIt) {
-  if (job_.ranks() < 4)
-    GTEST_SKIP() << "of several context groups";
-  least_groups_ = 2;
-  for_each_case({"ddp", "fsdp", "tawpipe"}, 4, [this](Case c) {
-    for (int r = 0; r < c.ranks; ++r)
-      c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r / c.shape.context.count % 3]);
-    c.shape.micro_batch = 3;
     expect_right(c);
   });
 }

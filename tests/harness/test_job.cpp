@@ -79,15 +79,6 @@ TEST_F(Reproduction, CopiesOfEveryScheduleReproduceIt) {
   }
 }
 
-TEST_F(Reproduction, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
-  std::mt19937 random(21);
-  for (const std::string& name : tests::some_schedules(job_.ranks(), 0)) {
-    if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations)
-      continue;
-    expect_right(tests::with_own_sizes(random_case(name, 2, random)));
-  }
-}
-
 double length(const std::vector<NamedTensor>& gradient) {
   double squares = 0;
   for (const NamedTensor& tensor : gradient)

@@ -24,13 +24,15 @@ def cases(*arguments):
 
 # Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H
 # = 32 and d = 8 in bf16.
-FFN = [48, 16, 80, 176, 112, 144]
+FFN = 80
 ODD = (
-    'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\n'
+    'groups = "1+2+3"\nlayers = 9\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\n'
     "micro_batches = 12\n"
-    f'ffn_per_layer = {FFN}\ndtype = "bf16"\n'
+    f'ffn = {FFN}\ndtype = "bf16"\n'
 )
-NODE = [0, 0, 1, 2, 2, 2]
+NODE = [0, 1, 1, 2, 2, 2]
+# Blocks of each shard.
+BLOCKS = {"fsdp": [1] * 9} | dict.fromkeys(("tawpipe", "weipipe", "zb1"), [2, 1, 2, 1, 2, 1])
 KINDS = {
     "W": "weights",
     "G": "gradients",
@@ -46,15 +48,16 @@ def padded(elements, parts=1):
     return parts * 64 * -(-elements // (64 * parts))
 
 
-def block(layer):
-    return 32 * 64 + 32 * 32 + 2 * 64 + 3 * 32 * FFN[layer]  # the 32 numbers of a gain take 64
+def elements(blocks):
+    return blocks * (32 * 64 + 32 * 32 + 2 * 64 + 3 * 32 * FFN)  # the 32 numbers of a gain take 64
 
 
 class Account:
     """What the actions of a program send and compute."""
 
-    def __init__(self, program):
+    def __init__(self, program, blocks):
         self.program, self.ranks = program, program.split("\nrank ")[1:]
+        self.blocks = blocks
         self.actions = [[line.split() for line in rank.splitlines()[1:]] for rank in self.ranks]
         self.rings = {
             words[1]: list(map(int, words[2:]))
@@ -99,16 +102,16 @@ class Account:
         what, slot = operands[0], next(
             word for word in operands[1:] if re.fullmatch(r"[htwgcxef]\d", word)
         )
-        elements = (
+        moved = (
             16 * 32
             if what[0] in "AD"
             else (
                 self.embeddings()
                 if what[0] == "E"
-                else padded(block(int(what[1])), self.number("shard_parts"))
+                else padded(elements(self.blocks[int(what[1])]), self.number("shard_parts"))
             )
         )
-        size = round(share * elements) * (4 if slot[0] in "tf" else 2)
+        size = round(share * moved) * (4 if slot[0] in "tf" else 2)
         for a, b in links:
             (self.inside if NODE[a] == NODE[b] else self.between)[KINDS[what[0]]] += size
             self.out[NODE[a]] += size * (NODE[a] != NODE[b])
@@ -116,8 +119,8 @@ class Account:
 
 
 def check_account():
-    for schedule in ("tawpipe", "zb1", "fsdp", "weipipe"):
-        account = Account(accepted("odd.toml", *settings(schedule=schedule), "--program"))
+    for schedule, blocks in BLOCKS.items():
+        account = Account(accepted("odd.toml", *settings(schedule=schedule), "--program"), blocks)
         (case,) = cases("odd.toml", *settings(schedule=schedule), "--device-memory", "8G")
         for name, sums in (("inside", account.inside), ("between", account.between)):
             assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {
@@ -177,10 +180,8 @@ def check_memory(case, account):
         assert rank["total"] == sum(rank[kind] for kind in MEMORY_KINDS)
         if settings["schedule"] == "zb1":
             ends = account.embeddings() // 2 if number in (0, 5) else 0
-            kept = [
-                sum(256 * -(-size * part // 256) for part in (block(number), ends))
-                for size in (2, 4, 12)
-            ]
+            parts = elements(account.blocks[number]), ends
+            kept = [sum(256 * -(-size * part // 256) for part in parts) for size in (2, 4, 12)]
             assert [rank["weights"], rank["gradients"], rank["optimiser"]] == kept, (
                 number,
                 rank,
@@ -193,10 +194,9 @@ def check_memory(case, account):
         arena,
         8 << 30,
         True,
-        6,
+        len(account.blocks),
     )
     check_host(case, account)
-    assert settings["ffn_per_layer"] == FFN and settings["micro_batch_per_rank"] == [1] * 6
 
 
 def check_host(case, account):
@@ -225,55 +225,19 @@ def check_host(case, account):
 
 
 def check_idle():
-    """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the
-    model's FLOPs, as memory is fast."""
-    changes = (
-        "schedule=ddp",
-        "ranks=2",
-        "groups=1",
-        "micro_batches=4",
-        "micro_batch_per_rank=[1,3]",
-        "recompute=none",
-    )
-    said = json.loads(
-        accepted(
-            "deck.toml",
-            *(word for change in changes for word in ("--set", change)),
-            "--json",
-            "--flops",
-            "1M",
-        )
-    )
+    """One micro-batch in two stages, of which the second has the head and one block: each idles
+    while the other computes. The step is the model's FLOPs, as memory is fast."""
+    changes = settings(schedule="1f1b", ranks=2, groups=1, micro_batches=1, recompute="none")
+    said = json.loads(accepted("deck.toml", *changes, "--json", "--flops", "1M"))
     (case,) = said["cases"]
-    flops = (
-        6
-        * (
-            5 * 32 * (4 * 32 + 3 * case["settings"]["ffn_per_layer"][0])
-            + case["settings"]["vocab"] * 32
-            + 5 * 64 * 32
-        )
-        * 64
-    )  # of a sequence
+    block = 32 * (4 * 32 + 3 * case["settings"]["ffn"]) + 64 * 32
+    head = 32 * case["settings"]["vocab"]
+    step = case["idle"]["step_s"]
+    assert abs(step * 1e6 / (6 * 64 * (5 * block + head)) - 1) < 1e-6, case["idle"]
     first, second = case["idle"]["share_per_rank"]
-    assert abs(case["idle"]["step_s"] * 1e6 / (2 * 3 * flops) - 1) < 1e-6, (case["idle"], flops)
-    assert abs(first - 2 / 3) < 1e-6, case["idle"]
-    assert second < 1e-6, case["idle"]
-    assert abs(case["idle"]["share"] - 1 / 3) < 1e-6, case["idle"]
-    alike = [
-        cases(
-            "deck.toml",
-            *(
-                word
-                for change in [*changes[:-2], f"micro_batch={b}", changes[-1]]
-                for word in ("--set", change)
-            ),
-        )[0]
-        for b in (1, 3)
-    ]
-    assert case["memory_bytes"]["ranks"] == [
-        alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)
-    ], "each as if all had its micro-batch"
-    assert case["settings"]["micro_batch_per_rank"] == [1, 3]
+    assert abs(first - (block + head) / (5 * block + head)) < 1e-6, case["idle"]
+    assert abs(second - 4 * block / (5 * block + head)) < 1e-6, case["idle"]
+    assert abs(case["idle"]["share"] - 1 / 2) < 1e-6, case["idle"]
     assert said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
 
 
@@ -314,7 +278,7 @@ def check_table():
         assert figures["ticks"] == str(case["ticks"]["total"])
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
         assert figures["ranks"] == "6"
-        assert figures["groups"] == "2+1+3"
+        assert figures["groups"] == "1+2+3"
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
         sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {
             "memory": worst["total"]
@@ -385,12 +349,12 @@ def check_text_of_sizes():
 def check_text_of_counts():
     text = Text(accepted(*TRACED).split("\n\n")[1])
     assert text.lines[0] == (
-        "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
+        "case 0: tawpipe, 6 ranks in groups 1+2+3, L = 9, H = 32, S = 16, B = 1, M = 12"
     )
-    matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
-    parameters, layers = text.numbers("model")[:2]
-    assert near(parameters, matrices + 51 * 32 + 6 * 64), "embedding and gains besides"
-    assert layers == 6
+    matrices, attention = elements(9) - 9 * 128 + 50 * 32, 9 * 16 * 32
+    parameters, shards = text.numbers("model")[:2]
+    assert near(parameters, matrices + 51 * 32 + 9 * 64), "embedding and gains besides"
+    assert shards == 6
     tokens, causal = text.numbers("step")
     assert tokens == 12 * 16
     assert near(causal, 192e-12 * 6 * (matrices + attention)), causal
@@ -549,10 +513,9 @@ def check_formulas():
     """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not
     in its formula."""
     text = (
-        ODD.replace("2+1+3", "8+8+8")
-        .replace("layers = 6", "layers = 24")
+        ODD.replace("1+2+3", "8+8+8")
+        .replace("layers = 9", "layers = 24")
         .replace("= 12", "= 48")
-        .replace(f"ffn_per_layer = {FFN}", "ffn = 48")
     )
     (DECK.parent / "even.toml").write_text(text, encoding="utf-8")
     page = (pathlib.Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
@@ -581,7 +544,7 @@ def check_formulas():
                     r"\nshard_parts (\d+)",
                     accepted("even.toml", *settings(schedule=schedule), "--program"),
                 )
-                shard = 2 * padded(block(0), int(parts[1]) if parts else 1)
+                shard = 2 * padded(elements(1), int(parts[1]) if parts else 1)
                 shards = (
                     sum(
                         case["bytes_per_step"]["between"][kind] for kind in ("weights", "gradients")

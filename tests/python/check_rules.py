@@ -54,9 +54,7 @@ def result_of(name, sessions=None, first=None, **changed):
                 case.row
                 | settings
                 | {
-                    "ffn": str(settings["ffn"]),
                     "case": number,
-                    "micro_batch_per_rank": "",
                     "context": 1,
                     "verdict": changed.get("verdict", "VALID"),
                     "median_s": changed.get("median_s", 2.0 + number),
@@ -134,7 +132,6 @@ def a_broken_rule_is_named():
         ("70b", {"vocab": 32000}, "seq = 16384 is no length of large"),
         ("405b", {"layers": 120}, "none of small"),
         ("405b", {"micro_batches": 512}, "512 sequences in a step, 405b has"),
-        ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
         ("small", {"first": {"context": 2}}, "context"),
         ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
         ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy"),

@@ -46,7 +46,6 @@ def fit_case(case, given):
     and repetitions ask for."""
     sizes = {
         "P": case["settings/ranks"][()],
-        "L": case["settings/layers"][()],
         "K": len(case["repetition"]),
         "R": len(case["position"]),
     }

@@ -96,7 +96,6 @@ def sizes(file, path):
             "R": settings["repeats"][()],
             "W": settings["warmup"][()],
             "K": settings["steps"][()] * settings["repeats"][()],
-            "L": settings["layers"][()],
         }
     return known
 
@@ -200,7 +199,6 @@ VALUES = {
     "repetition": [0] * 4,
     "position": [3],
     "idle_ticks": [0, 1, 2],
-    "settings/ffn_per_layer": [7, 8, 9, 10, 11],
     "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in STEPS],
     "rank_energy": [[100, 200, 300]],
     "memory/planned": [[1000 * (r + 1) + k for k in range(7)] for r in RANKS],

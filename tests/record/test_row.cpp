@@ -98,7 +98,6 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"recompute", "block"},
       {"seq", "128"},
       {"micro_batch", "2"},
-      {"micro_batch_per_rank", ""},
       {"micro_batches", "6"},
       {"steps", "4"},
       {"repeats", "13"},
@@ -121,10 +120,8 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected)
     EXPECT_EQ(row.column(name).text(), text) << name;
-  r.settings.micro_batch_per_rank = {2, 1, 2};
   r.settings.shape.dtype = model::Dtype::fp32;
   r.bytes_source = "planned";
-  EXPECT_EQ(make_row(r).text("micro_batch_per_rank"), "2,1,2");
   EXPECT_EQ(make_row(r).text("dtype") + make_row(r).text("bytes_source"), "fp32planned");
 }
 

@@ -114,19 +114,6 @@ TEST(ContextBytes, OfKeysAndValuesAndTheirGradients) {
       }
 }
 
-/// As above, with 16 3 / 2 tokens a rank for each sequence of a context group's micro-batches.
-TEST(ContextBytes, OfGroupsWithMicroBatchesOfTheirOwn) {
-  model::Shape shape = shape_of(4, 2, model::Dtype::fp32, false);
-  shape.seq = 48;
-  const Program program = program_for("tawpipe", topology::Groups::equal(4, 2), 2, shape);
-  const model::Layout layout = model::make_layout(shape, cut_of(program));
-  const ByteMatrix matrix = bytes(program, layout, {1, 1, 3, 3});
-  for (int r = 0; r < 4; ++r) {
-    const std::uint64_t tokens = 48 * (r < 2 ? 1 : 3) / 2;
-    EXPECT_EQ(matrix.at(r, r ^ 1, Traffic::context), 4 * tokens * 32 * (2 * 4 + 4)) << r;
-  }
-}
-
 /// Weights and gradients move as often as for one micro-batch a rank.
 TEST(ContextBytes, OfARoundAreThoseWithoutContext) {
   for (const char* spec : {"fsdp", "fsdp:hierarchical=on", "tawpipe"}) {

@@ -19,17 +19,14 @@ schedule::Costs device_costs(const Step& step) {
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case",
         machine.path,
         model::name_of(shape.dtype)));
-  const double share = shape.micro_batch, rate = machine.memory_rate;
-  return [&, share, rate, price = model::in_seconds(speed->second, rate)](
-             int rank, const Action& a) {
-    const std::vector<std::int64_t>& own = step.micro_batch_per_rank;
-    const double part = own.empty() || a.micro_batch < 0 ? 1 : own[rank] / share;
+  const double rate = machine.memory_rate;
+  return [&, rate, price = model::in_seconds(speed->second, rate)](int rank, const Action& a) {
     if (a.kind == Kind::join)
       return 0.0;
     const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
                                ? schedule::cost_of(a, step.layout, price)
                                : schedule::touched_bytes(step.program, rank, a, step.layout) / rate;
-    return machine.overhead + part * seconds;
+    return machine.overhead + seconds;
   };
 }
 
@@ -67,8 +64,7 @@ Step step_of(const Case& c, const Machine& machine) {
   Step step{.program = schedule::build_valid(request_of(alike ? two_replicas(c) : c)),
       .layout = {},
       .machine = machine,
-      .replicas = alike ? c.replicas : 1,
-      .micro_batch_per_rank = c.micro_batch_per_rank};
+      .replicas = alike ? c.replicas : 1};
   if (alike) {
     drop_second_replica(step.program);
     step.machine.nodes = static_cast<int>(step.program.ranks.size()) / machine.ranks_per_node;
@@ -80,16 +76,14 @@ Step step_of(const Case& c, const Machine& machine) {
 /// Bytes of the rank that needs most.
 std::size_t memory_of(const Step& step) {
   std::size_t most = 0;
-  for (const schedule::Footprint& rank :
-      schedule::memory(step.program, step.layout, step.micro_batch_per_rank))
+  for (const schedule::Footprint& rank : schedule::memory(step.program, step.layout))
     most = std::max(most, rank.arena());
   return most;
 }
 
 Floor floor_of(const Step& step) {
   const schedule::Costs costs = device_costs(step);
-  const schedule::ByteMatrix bytes =
-      schedule::bytes(step.program, step.layout, step.micro_batch_per_rank);
+  const schedule::ByteMatrix bytes = schedule::bytes(step.program, step.layout);
   Floor floor{.memory = memory_of(step)};
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
@@ -116,7 +110,7 @@ Floor floor_of(const Step& step) {
 
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.pools == machine.nodes &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty();
+         c.ranks / c.replicas % machine.ranks_per_node == 0;
 }
 
 std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine) {

@@ -36,7 +36,6 @@ struct Step {
   Machine machine;
   /// Collectives of one member stand for a ring through so many replicas on other nodes.
   int replicas = 1;
-  std::vector<std::int64_t> micro_batch_per_rank{};  ///< B of each rank; none: the layout's
 };
 
 /// Simulates a step whose actions have the durations `costs`.

@@ -88,7 +88,6 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     }
   };
   Case c = base;
-  c.micro_batch_per_rank.clear();
   for (const std::string& spec : specs_for(machine))
     for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
       if (c.ranks % c.replicas != 0)

@@ -96,7 +96,7 @@ private:
     if (is_collective(a.kind))
       add_collective(activity, a, program_.communicators[a.communicator].ranks);
     else if (is_point_to_point(a.kind))
-      add_flow(activity, first.rank, a.peer, moved_bytes(first.rank, a));
+      add_flow(activity, first.rank, a.peer, schedule::moved_bytes(a, step_.layout));
     else
       add_local(activity, first.rank, costs_(first.rank, a));
     end_part(activity);
@@ -136,15 +136,6 @@ private:
       network_.work(rank, seconds, part_of(activity));
   }
 
-  /// What a transfer moves. All of its ranks have the same B, where that matters.
-  double moved_bytes(int rank, const Action& a) const {
-    const double bytes = schedule::moved_bytes(a, step_.layout);
-    const bool of_sequences = row_of(a.payload).data == schedule::Data::keys;
-    if (!of_sequences || step_.micro_batch_per_rank.empty())
-      return bytes;
-    return bytes * step_.micro_batch_per_rank[rank] / step_.layout.shape.micro_batch;
-  }
-
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass
   /// on as they come, so all links are busy at once; what it takes until the last link has its
   /// first piece comes on top.
@@ -154,7 +145,7 @@ private:
     const int n = replicated ? replicas : static_cast<int>(members.size());
     if (n < 2)
       return;
-    const double bytes = moved_bytes(members[0], a);
+    const double bytes = schedule::moved_bytes(a, step_.layout);
     const bool chain = is_rooted(a.kind);
     const double passes = a.kind == Kind::all_reduce ? 2 : 1;  // of the data, through the ring
     const double of_link = bytes * (chain ? 1 : passes * (n - 1) / n);

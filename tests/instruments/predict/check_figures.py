@@ -46,20 +46,20 @@ MATRICES, HEAD, SCORES = (
 SEQUENCE = 2 * 3 * (MATRICES + SCORES) + 3 * HEAD
 BLOCK = 4 * (2 * 64 + 64 * (4 * 64 + 3 * 128)) / 40e6
 EMBEDDINGS = 4 * 64 * 129 / 40e6
-CHANGES = {"schedule": "ddp", "micro_batch_per_rank": "[1,3]", "recompute": "none"}
+CHANGES = {"schedule": "ddp", "micro_batch": 3, "recompute": "none"}
 
 
 def figures():
-    """Two blocks, data parallel on two nodes of a rank: rank 0 has two micro-batches of one
-    sequence, rank 1 two of three. The gradients of the second block go while rank 1 computes the
-    backward pass of the first; the rest waits."""
+    """Two blocks, data parallel on two nodes of a rank: each has two micro-batches of three
+    sequences. The gradients of the second block go during the backward pass of the first; the rest
+    waits."""
     write(2, 1, "40 MB/s", 1)
     (case,) = json.loads(predict("--json", **CHANGES))["cases"]
     assert BLOCK < 3 * 2 * (MATRICES + SCORES), "the case is to hide the second block"
     step, moving = 6 * SEQUENCE + BLOCK + EMBEDDINGS, 2 * BLOCK + EMBEDDINGS
     exposed = {
         "weights": 0,
-        "gradients": 1.5 * BLOCK / step,
+        "gradients": BLOCK / step,
         "activations": 0,
         "embeddings": EMBEDDINGS / step,
         "context": 0,
@@ -74,13 +74,12 @@ def figures():
     case.pop("settings")
     account = {
         "step_s": step,
-        "tokens_per_s": 8 * 16 / step,
-        "mfu": 4 * 2 * SEQUENCE * 1e9 / step / (2 * 2e9),
-        "compute": 4 * SEQUENCE / step,
-        "idle": (4 * SEQUENCE - BLOCK) / 2 / step,
-        "overlap": BLOCK / (2 * moving),
-        # Rank 0 is in its first one when rank 1 is not.
-        "transfer_s": (step - 2 * SEQUENCE + 2 * (MATRICES + SCORES) + moving) / 2,
+        "tokens_per_s": 12 * 16 / step,
+        "mfu": 12 * SEQUENCE * 1e9 / step / (2 * 2e9),
+        "compute": 6 * SEQUENCE / step,
+        "idle": 0,
+        "overlap": BLOCK / moving,
+        "transfer_s": moving,
         "adapter_busy": moving / step,
         "bytes_between": 2 * moving * 40e6,
     }
@@ -100,6 +99,18 @@ def figures():
         "memory": 0,
     }
     agree(cells, expected, 6e-3)
+
+
+def idle():
+    """Two stages of a block each and one micro-batch: a rank idles while the other one computes."""
+    write(2, 1, "40 MB/s", 1)
+    (case,) = json.loads(
+        predict("--json", schedule="1f1b", micro_batches=1, recompute="none")
+    )["cases"]
+    step = SEQUENCE + 2 * 4 * 16 * 64 / 40e6
+    share = SEQUENCE / 2 / step
+    found = {name: case[name] for name in ("step_s", "compute", "idle")}
+    agree(found, {"step_s": step, "compute": share, "idle": share})
 
 
 def memory():
@@ -240,5 +251,5 @@ def best():
 
 
 pathlib.Path(FOLDER).mkdir(parents=True, exist_ok=True)
-for check in (figures, memory, bytes_between, best):
+for check in (figures, idle, memory, bytes_between, best):
     check()

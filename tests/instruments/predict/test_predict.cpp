@@ -433,14 +433,12 @@ TEST(Predict, TimesActionsByHand) {
           "device.overhead=1 ms",
           "device.fp32.peak=2 GFLOP/s"});
   for (const auto& [recompute, more] : again)
-    for (const auto& own : {std::vector<std::int64_t>{}, {1, 3}}) {
+    for (const int b : {1, 3}) {
       Case c = case_of("ddp", 2, topology::Groups({2}));
       c.shape.recompute = recompute;
-      c.shape.micro_batch = own.empty() ? 1 : 3;
-      c.micro_batch_per_rank = own;
+      c.shape.micro_batch = b;
       const Prediction p = predict(c, machine);
       for (int r = 0; r < 2; ++r) {
-        const double b = own.empty() ? 1 : static_cast<double>(own[r]);
         std::map<Kind, double> seconds = seconds_by_kind(p, r);
         EXPECT_NEAR(seconds[Kind::forward], 1e-3 + b * 1e-9 * F, 1e-8);
         EXPECT_NEAR(seconds[Kind::backward],
@@ -454,9 +452,8 @@ TEST(Predict, TimesActionsByHand) {
             << "the embeddings come last";
         EXPECT_EQ(seconds[Kind::join], 0);
       }
-      const double flops = 6 * (4 * matrices / 32 + 64 * 64) + 6 * 4 * 16 * 64,
-                   sequences = own.empty() ? 8 : 16;
-      EXPECT_NEAR(p.mfu, flops * sequences * 16 / p.seconds / (2 * 2e9), 1e-9);
+      const double flops = 6 * (4 * matrices / 32 + 64 * 64) + 6 * 4 * 16 * 64;
+      EXPECT_NEAR(p.mfu, flops * 8 * b * 16 / p.seconds / (2 * 2e9), 1e-9);
     }
 }
 
@@ -502,8 +499,8 @@ TEST(Predict, MemoryDecidesWhatFits) {
     EXPECT_EQ(machine(fmt::format("memory = \"{} B\"", needed - lacking)).has_room(needed), fits);
 }
 
-/// As if all were simulated, which unlike micro-batches ask for. Eight of a node each, and three on
-/// nodes of their own.
+/// As if all were simulated, as beside a node that no rank uses and whose processors those of the
+/// first one are. Eight of a node each, and three on nodes of their own.
 TEST(Predict, OneReplicaStandsForAll) {
   for (const auto& [schedule, groups, replicas, per_node] :
       {std::tuple{"tawpipe", topology::Groups::equal(32, 16), 8, 2},
@@ -512,17 +509,19 @@ TEST(Predict, OneReplicaStandsForAll) {
     Case c = case_of(schedule, ranks, groups);
     c.replicas = replicas;
     c.micro_batches = 2 * ranks;
-    Case each = c;
-    each.micro_batch_per_rank.assign(ranks, c.shape.micro_batch);
     for (const char* moving : {"1 TB/s", "50 MB/s"})
-      for (const char* taper : {"1", "0.25"}) {
-        const Machine machine = parse_machine(machine_text(nodes, per_node),
-            "m.toml",
-            {"device.fp32.peak=2 TFLOP/s",
-                "device.processors=1",
-                std::string("device.moving=") + moving,
-                std::string("between.taper=") + taper});
-        const Prediction one = predict(c, machine), all = predict(each, machine);
+      for (const double taper : {1.0, 0.25}) {
+        const auto machine_of = [&](int all_nodes) {
+          return parse_machine(machine_text(all_nodes, per_node),
+              "m.toml",
+              {"device.fp32.peak=2 TFLOP/s",
+                  "device.processors=1",
+                  fmt::format("device.pools={}", nodes),
+                  fmt::format("device.moving={}", moving),
+                  fmt::format("between.taper={}", taper * nodes / all_nodes)});
+        };
+        const Machine machine = machine_of(nodes);
+        const Prediction one = predict(c, machine), all = predict(c, machine_of(nodes + 1));
         EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
         EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule << moving << taper;
         EXPECT_NEAR(one.traffic.busiest, all.traffic.busiest, 1) << schedule;
@@ -551,8 +550,6 @@ TEST(Predict, ReplicasAreAlikeWhereNothingTellsThemApart) {
            {4, 3, false}})
     EXPECT_EQ(alike(nodes, per_node), expected) << per_node;
   EXPECT_FALSE(alike(3, 4, {"device.pools=2"}));
-  c.micro_batch_per_rank.assign(12, 1);
-  EXPECT_FALSE(alike(3, 4)) << "the micro-batches of ranks may differ";
 }
 
 /// Over links of four speeds (docs/predict.md); the rates were fitted on one step, hierarchical

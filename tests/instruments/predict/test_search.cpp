@@ -27,17 +27,15 @@ Case base() {
   return c;
 }
 
-/// Of all candidates, for as many sequences as ranks have that differ. A message takes one adapter
-/// or all of a node.
+/// Of all candidates. A message takes one adapter or all of a node.
 TEST(Search, TriesTheValuesOfEachOption) {
   using Values = std::map<std::string, std::set<std::string>>;
   const auto values_on = [](const std::vector<std::string>& machine) {
     Values values;
     Case twelve = base();
-    twelve.micro_batch_per_rank = {1, 3, 4, 4};
-    twelve.shape.micro_batch = 4;
+    twelve.micro_batches = 12;
     for (const Candidate& c : search(twelve, machine_with(machine), 10, 0)) {
-      EXPECT_EQ(sequences_of_step(c.settings), 12) << "micro-batches of equal size";
+      EXPECT_EQ(sequences_of_step(c.settings), 12);
       for (const auto& [option, value] : schedule::parse_spec(c.settings.schedule).options)
         values[option].insert(value);
     }
