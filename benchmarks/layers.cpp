@@ -100,7 +100,7 @@ void add_linear(Kernels& kernels,
 
 template <class E>
 void add_linears(Kernels& kernels, const Shape& s) {
-  const std::int64_t t = s.tokens(), h = s.hidden, f = s.ffn[0];
+  const std::int64_t t = s.tokens(), h = s.hidden, f = s.ffn;
   add_linear<E>(kernels, "wqkv", t, h, s.qkv(), 0);
   add_linear<E>(kernels, "wo", t, s.heads * s.head_dim(), h, 1);
   add_linear<E>(kernels, "w13", t, h, 2 * f, 0);
@@ -245,7 +245,7 @@ void add_rmsnorm(Kernels& kernels, const Shape& s) {
 
 template <class E>
 void add_swiglu(Kernels& kernels, const Shape& s) {
-  const std::int64_t rows = s.tokens(), width = s.ffn[0];
+  const std::int64_t rows = s.tokens(), width = s.ffn;
   const std::string name = "swiglu/" + model::name_of(s.dtype),
                     shape = fmt::format("T={} F={}", rows, width);
   const double cells = real(rows * width);
@@ -543,7 +543,7 @@ struct AdamW {
 /// Over the weights of the four linear layers of a block.
 template <class E>
 void add_updates(Kernels& kernels, const Shape& s) {
-  const std::int64_t cols = s.hidden, rows = model::block_matmul_parameters(s, 0) / cols;
+  const std::int64_t cols = s.hidden, rows = model::block_matmul_parameters(s) / cols;
   const double n = real(rows * cols), rounded = AdamW<E>::own_master ? 0 : bytes_of<E>;
   const std::string shape = fmt::format("n={}", rows * cols), type = model::name_of(s.dtype);
   add_kernel(kernels,

@@ -48,7 +48,7 @@ Shape default_shape(model::Dtype dtype) {
       .hidden = 512,
       .heads = 8,
       .kv_heads = 8,
-      .ffn = {1376},
+      .ffn = 1376,
       .vocab = 4096,
       .seq = 512,
       .micro_batch = 1,
@@ -64,7 +64,6 @@ std::vector<Shape> shapes_of_deck(const Options& options) {
   for (const Case& c : deck.cases) {
     Shape& shape = shapes.emplace_back(c.shape);
     shape.layers = 1;
-    shape.ffn.resize(1);
   }
   return shapes;
 }
@@ -75,7 +74,7 @@ void change(Shape& shape, const Options& options) {
   if (options.hidden)
     shape.hidden = *options.hidden;
   if (options.ffn)
-    shape.ffn = {*options.ffn};
+    shape.ffn = *options.ffn;
   if (options.vocab)
     shape.vocab = *options.vocab;
   if (options.heads)

@@ -15,8 +15,7 @@ std::vector<Need> needs_on_host(const Case& c,
   std::vector<Need> needs;
   for (int rank = 0; rank < std::ssize(memory); ++rank)
     needs.push_back({memory[rank].total(),
-        schedule::process_bytes(program, rank, c.steps) +
-            model::blas_estimate(shape_of_rank(c, rank), threads)});
+        schedule::process_bytes(program, rank, c.steps) + model::blas_estimate(c.shape, threads)});
   return needs;
 }
 

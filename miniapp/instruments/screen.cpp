@@ -44,7 +44,7 @@ std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
       s.hidden,
       s.heads,
       s.kv_heads,
-      s.ffn.front(),
+      s.ffn,
       s.seq,
       s.micro_batch,
       name_of(s.dtype));
@@ -87,7 +87,7 @@ void set_expected(
         m.expected = value;
   };
   if (const auto rates = machine.speeds.find(shape.dtype); rates != machine.speeds.end()) {
-    const double flop = 4.0 * shape.tokens() * (shape.hidden * shape.ffn.front());
+    const double flop = 4.0 * shape.tokens() * (shape.hidden * shape.ffn);
     set("matrix product", rates->second.products.at(flop));
   }
   set("triad", machine.memory_rate);

@@ -13,9 +13,9 @@ struct Case {
   int replicas = 1;       ///< of the schedule, each on P / replicas ranks
   model::Shape shape;     ///< includes S, B, dtype, recompute, and n (of the first rank of n)
   int micro_batches = 1;  ///< M per step, all ranks together
-  int steps = 1;    ///< timed steps of a repetition
-  int repeats = 1;  ///< repetitions: how often the case is set up and timed
-  int warmup = 0;   ///< untimed steps before them, in each repetition
+  int steps = 1;          ///< timed steps of a repetition
+  int repeats = 1;        ///< repetitions: how often the case is set up and timed
+  int warmup = 0;         ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
   double clip_norm = 0;  ///< of the whole gradient; 0: not clipped
   std::string data;      ///< path of a file whose bytes are the tokens, or "synthetic"

@@ -141,8 +141,8 @@ Case complete(const Draft& draft, const Job& job) {
   c.shape.heads = heads_of(draft);
   if (c.shape.kv_heads == 0)
     c.shape.kv_heads = c.shape.heads;
-  const std::int64_t usual_ffn = ((8 * c.shape.hidden + 2) / 3 + 255) / 256 * 256;
-  c.shape.ffn.assign(c.shape.layers, draft.ffn > 0 ? draft.ffn : usual_ffn);
+  if (c.shape.ffn == 0)
+    c.shape.ffn = ((8 * c.shape.hidden + 2) / 3 + 255) / 256 * 256;
   if (!c.shape.shares_sequences())
     c.shape.key_parts = 1;
   set_schedule(c, c.schedule);

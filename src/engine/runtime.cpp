@@ -49,7 +49,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
           program_.ranks[rank].has_embeddings()
               ? held(program_, rank, SlotClass::embeddings, -1, layout_)
               : Range{},
-          duties_of(program_.ranks[rank], layout_)),
+          duties_of(program_.ranks[rank])),
       case_(c),
       tokens_(layout_.shape, c.data, c.seed),
       adamw_(adamw_of(c)),
@@ -175,21 +175,12 @@ void Runtime::update(const Action& a, const model::Operands& o) {
 
 /// Runs every kernel once before ranks wait for each other: the first launch may stop the device to
 /// load code, which would never end while a kernel of NCCL waits for another rank. Executes every
-/// kind of action that computes or adds, whatever its slots hold: a visit of each kind of shard,
-/// writing and adding. Products choose their algorithms.
+/// kind of action that computes or adds, whatever its slots hold, writing and adding. Products
+/// choose their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);
-  const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
-    if (a.shard < 0 || of_embeddings(a.payload))
-      return {};
-    const model::Shard& shard = layout_.shards[a.shard];
-    const auto first = layout_.shape.ffn.begin() + shard.first_layer;
-    if (schedule::is_segment(a.kind))
-      return {first[a.block]};
-    return {first, first + shard.layers};
-  };
-  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>, int, int>> done;
+  std::set<std::tuple<Kind, bool, SlotClass, int, int>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
@@ -199,7 +190,7 @@ void Runtime::rehearse() {
         written = access.slot.cls;
     const int slice = slice_of(program_, a.micro_batch);
     const int heads = schedule::is_segment(a.kind) ? a.part : 0;
-    if (!done.emplace(a.kind, a.accumulates, written, widths(a), slice, heads).second)
+    if (!done.emplace(a.kind, a.accumulates, written, slice, heads).second)
       continue;
     (void)start(a);
     Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own

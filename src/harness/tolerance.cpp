@@ -54,8 +54,7 @@ double growth_at_norms(const Case& c) {
 /// u: rounding of a value in the case's type, and of the longest sum in fp32.
 double rounding(const Case& c) {
   const model::Shape& s = c.shape;
-  const std::int64_t longest =
-      std::max({s.hidden, std::ranges::max(s.ffn), s.vocab, s.seq * s.micro_batch});
+  const std::int64_t longest = std::max({s.hidden, s.ffn, s.vocab, s.seq * s.micro_batch});
   return (s.dtype == model::Dtype::bf16 ? bf16_rounding : 0) +
          fp32_rounding * std::sqrt(static_cast<double>(longest + c.micro_batches));
 }

@@ -74,7 +74,6 @@ public:
   /// comes last.
   Block(const kernels::ExecutionSpace& exec,
       const Shape& shape,
-      std::int64_t ffn_width,
       const BlockTensors<const E>& weights,
       const std::array<Source, 3>& sources,
       Matrix<const float> rope,
@@ -83,7 +82,6 @@ public:
       const SharedKeys& of_slices = {})
       : exec_(exec),
         shape_(shape),
-        ffn_(ffn_width),
         weights_(weights),
         sources_(sources),
         rope_(rope),
@@ -437,7 +435,7 @@ private:
   }
 
   [[nodiscard]] Matrix<E> at(Intermediate part) const {
-    const auto [rows, cols] = extents_of(part, shape_, ffn_);
+    const auto [rows, cols] = extents_of(part, shape_);
     return Matrix<E>(place<E>(part), rows, cols);
   }
 
@@ -448,7 +446,7 @@ private:
   }
 
   [[nodiscard]] Vector<float> floats(Intermediate part) const {
-    const auto [rows, cols] = extents_of(part, shape_, ffn_);
+    const auto [rows, cols] = extents_of(part, shape_);
     return Vector<float>(place<float>(part), rows * cols);
   }
 
@@ -460,7 +458,6 @@ private:
 
   kernels::ExecutionSpace exec_;
   const Shape& shape_;
-  std::int64_t ffn_;
   BlockTensors<const E> weights_;
   std::array<Source, 3> sources_;
   Matrix<const float> rope_;

@@ -51,9 +51,9 @@ Price in_flops() {
           }};
 }
 
-BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Price& price) {
+BlockCost cost_of_block(const Shape& shape, const Price& price) {
   const Sizes n(shape);
-  const auto ffn = static_cast<double>(ffn_width);
+  const auto ffn = static_cast<double>(shape.ffn);
   const auto product = [&](double in, double out) {
     return price.product(2 * n.tokens * in * out);
   };

@@ -52,8 +52,8 @@ struct BlockCost {
 /// tokens [a, b) of each sequence (a slice, or all: a + b = S), T = B (b - a) / n, A = heads
 /// head_dim. Both halves of the backward pass have as many for the matrices again; the input half
 /// has twice the attention of F, and the recomputation (without the last matrix product, whose
-/// result is not needed). Scores that a kernel recomputes do not count. `ffn`: the block's width.
-[[nodiscard]] BlockCost cost_of_block(const Shape& shape, std::int64_t ffn, const Price& price);
+/// result is not needed). Scores that a kernel recomputes do not count.
+[[nodiscard]] BlockCost cost_of_block(const Shape& shape, const Price& price);
 /// Cost of the loss of one micro-batch: the head's forward and backward.
 [[nodiscard]] double cost_of_loss(const Shape& shape, const Price& price);
 }  // namespace minitaw::model

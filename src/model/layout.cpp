@@ -5,7 +5,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
-#include <numeric>
 #include <ranges>
 #include "base/error.hpp"
 
@@ -29,17 +28,12 @@ void check_sizes(const Shape& shape) {
       {"hidden", shape.hidden},
       {"heads", shape.heads},
       {"kv_heads", shape.kv_heads},
+      {"ffn", shape.ffn},
       {"vocab", shape.vocab},
       {"seq", shape.seq},
       {"micro_batch", shape.micro_batch}};
   for (const auto& [key, size] : sizes)
     check_size(key, size);
-  if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
-    throw InputError(fmt::format("ffn_per_layer has {}; layers = {} needs one for each block",
-        counted(std::ssize(shape.ffn), "value"),
-        shape.layers));
-  for (const std::int64_t ffn : shape.ffn)
-    check_size("ffn", ffn);
   if (const auto [index, count] = shape.context; count < 1 || index < 0 || index >= count)
     throw LogicError(fmt::format("part {} of {} of a sequence", index, count));
   if (shape.shares_sequences() && shape.seq % (2 * shape.context.count) != 0)
@@ -80,10 +74,9 @@ void check_heads(const Shape& shape) {
 
 /// Refuses a shape whose buffers a 64-bit size cannot count, so that no later code needs to check.
 void check_products(const Shape& shape) {
-  const std::int64_t widest = *std::ranges::max_element(shape.ffn);
   // in floating point, where nothing overflows
   const double layers = shape.layers, hidden = static_cast<double>(shape.hidden),
-               vocab = static_cast<double>(shape.vocab), ffn = static_cast<double>(widest),
+               vocab = static_cast<double>(shape.vocab), ffn = static_cast<double>(shape.ffn),
                tokens = static_cast<double>(shape.seq) * static_cast<double>(shape.micro_batch),
                qkv = (shape.heads + 2.0 * shape.kv_heads) * static_cast<double>(shape.head_dim());
   const auto require = [](double size, std::int64_t limit, const std::string& what) {
@@ -98,7 +91,7 @@ void check_products(const Shape& shape) {
           shape.heads,
           shape.kv_heads,
           shape.head_dim()));
-  require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
+  require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", shape.ffn));
   // 16 bytes an element and 16 buffers of each width cover the arena of a rank; `layers` of them,
   // any depth.
   require(tokens * (hidden + qkv + ffn) * 256 * layers,
@@ -106,33 +99,19 @@ void check_products(const Shape& shape) {
       fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}",
           shape.tokens(),
           shape.hidden,
-          widest,
+          shape.ffn,
           shape.layers));
   require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64,
       INT64_MAX,
       fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}",
           shape.layers,
           shape.hidden,
-          widest,
+          shape.ffn,
           shape.vocab));
 }
 
 std::int64_t aligned(std::int64_t elements) {
   return (elements + alignment - 1) / alignment * alignment;
-}
-
-/// needed[i]: the fewest runs that cover costs[i..] with no run dearer than `cap`.
-std::vector<int> runs_needed(const std::vector<std::int64_t>& costs, std::int64_t cap) {
-  std::vector<int> needed(costs.size() + 1, 0);
-  std::size_t end = costs.size();
-  std::int64_t sum = 0;
-  for (std::size_t i = costs.size(); i-- > 0;) {
-    sum += costs[i];
-    while (sum > cap)
-      sum -= costs[--end];
-    needed[i] = 1 + needed[end];
-  }
-  return needed;
 }
 
 /// Puts a tensor behind those that are there; without a layer, it is one of the embeddings.
@@ -155,9 +134,9 @@ std::int64_t piece_of(std::int64_t elements, int pieces) {
 }
 
 Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
-  Shard shard{{}, first_layer, layers};
+  Shard shard{{}, layers};
   for (int layer = first_layer; layer < first_layer + layers; ++layer) {
-    const std::int64_t hidden = shape.hidden, ffn = shape.ffn[layer];
+    const std::int64_t hidden = shape.hidden, ffn = shape.ffn;
     append(shard, layer, Role::norm1, hidden, 1);
     append(shard, layer, Role::wqkv, shape.qkv(), hidden);
     append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
@@ -226,9 +205,7 @@ std::int64_t granule_of(const Shape& shape) {
 /// The tokens of a prefix that has this share of a block's FLOPs.
 double prefix_with(const Shape& shape, double share) {
   const auto tokens = static_cast<double>(shape.seq);
-  double of_token = 0;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    of_token += static_cast<double>(block_matmul_parameters(shape, layer)) / shape.layers;
+  const auto of_token = static_cast<double>(block_matmul_parameters(shape));
   const auto of_pair = static_cast<double>(shape.heads * shape.head_dim());
   const double all = share * (of_token * tokens + of_pair * tokens * tokens);
   return 2 * all / (of_token + std::sqrt(of_token * of_token + 4 * of_pair * all));
@@ -256,24 +233,21 @@ Shape largest_slice(const Shape& shape) {
   return shape.has_slices() ? std::ranges::max(slices_of(shape), {}, &Shape::tokens) : shape;
 }
 
-std::int64_t block_matmul_parameters(const Shape& shape, int layer) {
-  return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn[layer]);
+std::int64_t block_matmul_parameters(const Shape& shape) {
+  return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn);
 }
 
 Flops flops_per_token(const Shape& shape) {
-  double weights = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
-  for (int layer = 0; layer < shape.layers; ++layer)
-    weights += static_cast<double>(block_matmul_parameters(shape, layer));
+  const std::int64_t blocks = shape.layers * block_matmul_parameters(shape);
+  const auto weights = static_cast<double>(shape.vocab * shape.hidden + blocks);
   const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim()),
                causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
   return {6 * weights, causal, 2 * causal};
 }
 
 std::int64_t parameters(const Shape& shape) {
-  std::int64_t sum = (2 * shape.vocab + 1) * shape.hidden;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
-  return sum;
+  const std::int64_t block = block_matmul_parameters(shape) + 2 * shape.hidden;
+  return shape.layers * block + (2 * shape.vocab + 1) * shape.hidden;
 }
 
 std::vector<const Flat*> Layout::parts() const {
@@ -284,49 +258,38 @@ std::vector<const Flat*> Layout::parts() const {
   return all;
 }
 
-std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs) {
-  const auto size = static_cast<int>(costs.size());
-  if (runs < 1 || runs > size)
-    throw LogicError(fmt::format("{} runs of {} blocks", runs, size));
-  std::int64_t left = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
-  const std::int64_t cap =
-      *std::ranges::partition_point(std::views::iota(std::ranges::max(costs), left + 1),
-          [&](std::int64_t tried) { return runs_needed(costs, tried).front() > runs; });
-  const std::vector<int> needed = runs_needed(costs, cap);
-  std::vector<int> lengths;
-  for (int begin = 0, after = runs - 1; after >= 0; --after) {
-    const std::int64_t share = left / (after + 1);
-    std::int64_t sum = costs[begin];
-    int end = begin + 1;
-    // Take a block when the rest would not fit otherwise, or when the run gets closer to its share
-    // by it.
-    while (end < size && size - end > after) {
-      const bool must = needed[end] > after;
-      if (!must && (sum + costs[end] > cap || sum + costs[end] - share > share - sum))
-        break;
-      sum += costs[end++];
-    }
-    lengths.push_back(end - begin);
-    begin = end;
-    left -= sum;
-  }
-  return lengths;
-}
-
 BlockCosts block_costs(const Shape& shape) {
   constexpr std::int64_t forward_and_backward = 3;
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
                      attention = shape.seq * shape.heads * shape.head_dim();  // causal
-  BlockCosts costs{{}, forward_and_backward * shape.vocab * shape.hidden};
-  for (int layer = 0; layer < shape.layers; ++layer)
-    costs.blocks.push_back(passes * (block_matmul_parameters(shape, layer) + attention));
-  return costs;
+  return {passes * (block_matmul_parameters(shape) + attention),
+      forward_and_backward * shape.vocab * shape.hidden};
 }
 
-std::vector<int> shard_lengths(BlockCosts costs, const Cut& cut) {
-  if (cut.head_counts)
-    costs.blocks.back() += costs.head;
-  return balanced_runs(costs.blocks, cut.shards);
+std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut) {
+  const std::int64_t block = costs.block, head = cut.head_counts ? costs.head : 0;
+  if (block < 1 || cut.shards < 1 || cut.shards > layers)
+    throw LogicError(fmt::format("{} runs of {} blocks that cost {}", cut.shards, layers, block));
+  // Blocks of the last so many shards, if none of them costs more than `cap`.
+  const auto room = [&](std::int64_t cap, std::int64_t shards) {
+    return (cap - head) / block + (shards - 1) * (cap / block);
+  };
+  std::int64_t cost = layers * block + head, blocks = layers;  // of what is left
+  const std::int64_t cap = *std::ranges::partition_point(std::views::iota(block + head, cost + 1),
+      [&](std::int64_t tried) { return room(tried, cut.shards) < layers; });
+  std::vector<int> lengths;
+  for (int after = cut.shards - 1; after > 0; --after) {
+    // As near to its share of the cost as it can be; of two as near, the longer.
+    const std::int64_t share = cost / (after + 1), nearest = (2 * share / block + 1) / 2,
+                       least = std::max<std::int64_t>(1, blocks - room(cap, after)),
+                       most = std::min(cap / block, blocks - after),
+                       length = std::clamp(nearest, least, most);
+    lengths.push_back(static_cast<int>(length));
+    blocks -= length;
+    cost -= length * block;
+  }
+  lengths.push_back(static_cast<int>(blocks));
+  return lengths;
 }
 
 Layout make_layout(const Shape& shape, const Cut& cut) {
@@ -344,7 +307,7 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
   if (shape.has_slices())
     layout.slices = slices_of(shape);
   int first = 0;
-  for (const int length : shard_lengths(block_costs(shape), cut)) {
+  for (const int length : shard_lengths(shape.layers, block_costs(shape), cut)) {
     layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));
     first += length;
   }

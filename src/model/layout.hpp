@@ -25,13 +25,13 @@ enum class Recompute {
 /// A LLaMA-style decoder and the micro-batch that runs through it.
 struct Shape {
   int layers = 0;
-  std::int64_t hidden = 0;          ///< H
-  int heads = 0;                    ///< query heads
-  int kv_heads = 0;                 ///< key/value heads; divides heads
-  std::vector<std::int64_t> ffn{};  ///< F of each block, `layers` entries
-  std::int64_t vocab = 0;           ///< V
-  std::int64_t seq = 0;             ///< S, tokens per sequence
-  std::int64_t micro_batch = 0;     ///< B, sequences per micro-batch
+  std::int64_t hidden = 0;       ///< H
+  int heads = 0;                 ///< query heads
+  int kv_heads = 0;              ///< key/value heads; divides heads
+  std::int64_t ffn = 0;          ///< F
+  std::int64_t vocab = 0;        ///< V
+  std::int64_t seq = 0;          ///< S, tokens per sequence
+  std::int64_t micro_batch = 0;  ///< B, sequences per micro-batch
   Dtype dtype = Dtype::fp32;
   Recompute recompute = Recompute::block;
   bool fp32_gradients = false;  ///< those that move between ranks are fp32, whatever dtype is
@@ -112,8 +112,8 @@ struct SequenceRun {
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
-/// rotates pairs), an ffn list of the wrong length, a sequence that does not fall into chunks or
-/// slices, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
+/// rotates pairs), a sequence that does not fall into chunks or slices, a matrix side beyond
+/// 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -125,7 +125,7 @@ struct Flops {
 
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
 /// Weights of the four linear layers of a block.
-[[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
+[[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape);
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a
@@ -172,7 +172,7 @@ struct Flat {
 ///   rows), w2 [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
-  int first_layer = 0, layers = 0;
+  int layers = 0;
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
@@ -206,11 +206,6 @@ struct Layout {
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };
 
-/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run
-/// as cheap as possible; then each run takes close to an equal share of what is left. 1 <= runs <=
-/// costs.size().
-[[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
-
 /// Numbers of pieces into which the model's weights are divided.
 struct Cut {
   int shards = 1;       ///< runs of blocks
@@ -220,18 +215,17 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over each
-/// block, and over the head.
+/// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over a block,
+/// and over the head.
 struct BlockCosts {
-  std::vector<std::int64_t> blocks{};
-  std::int64_t head = 0;
-  friend auto operator<=>(const BlockCosts&, const BlockCosts&) = default;
+  std::int64_t block = 0, head = 0;
   friend bool operator==(const BlockCosts&, const BlockCosts&) = default;
 };
 
 [[nodiscard]] BlockCosts block_costs(const Shape& shape);
-/// Blocks of each shard.
-[[nodiscard]] std::vector<int> shard_lengths(BlockCosts costs, const Cut& cut);
+/// Blocks of each shard, at least one. The dearest shard is as cheap as possible; then each takes
+/// close to an equal share of what is left.
+[[nodiscard]] std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut);
 
 /// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one
 /// block, and the embeddings into slices. Where the head counts, the run before it is the shorter

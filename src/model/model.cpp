@@ -118,14 +118,14 @@ Model::Model(ExecutionSpace exec,
     Buffer workspace,
     kernels::Attention attention,
     std::optional<Range> embeddings_part,
-    std::optional<Duties> duties)
+    const Duties& duties)
     : exec_(std::move(exec)),
       layout_(std::move(layout)),
       loss_scale_(loss_scale),
       workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors),
-      plan_(plan_workspace(layout_, duties.value_or(all_duties(layout_.shape)))) {
+      plan_(plan_workspace(layout_, duties)) {
   const Shape& shape = layout_.shape;
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
@@ -136,14 +136,9 @@ Model::Model(ExecutionSpace exec,
         layout_.embeddings.elements));
   for (Tensor& tensor : embeddings_tensors_)
     tensor.offset -= first;
-  const int shards = static_cast<int>(layout_.shards.size());
   for (int slice = 0; slice < shape.slices; ++slice) {
-    saved_.emplace_back();
-    deferred_.emplace_back();
-    for (int s = 0; s < shards; ++s) {
-      saved_.back().push_back(plan_saved(layout_, s, slice));
-      deferred_.back().push_back(plan_deferred(layout_, s, slice));
-    }
+    saved_.push_back(plan_saved(layout_.shape_of(slice)));
+    deferred_.push_back(plan_deferred(layout_.shape_of(slice)));
   }
   for (const Shard& shard : layout_.shards)
     padding_.push_back(padding_of(shard.tensors, shard.elements));
@@ -163,39 +158,43 @@ Model::Model(ExecutionSpace exec,
   });
 }
 
-Buffer Model::of_block(const Buffer& prefix, int index, Dtype dtype) const {
-  if (prefix.data == nullptr)
-    return prefix;
-  const std::size_t bytes = prefix_elements(layout_.shape) * bytes_of(dtype);
-  return {prefix.at<std::byte>(index * bytes, static_cast<std::int64_t>(bytes)), bytes};
+namespace {
+/// What there is of a block in a buffer for all blocks of a shard, if there is one.
+Buffer of_block(const Buffer& shard, int index, std::size_t bytes) {
+  if (shard.data == nullptr)
+    return shard;
+  return {shard.at<std::byte>(index * bytes, static_cast<std::int64_t>(bytes)), bytes};
 }
+}  // namespace
 
 template <class E>
 Block<E> Model::block(int shard, int index, const Operands& o) const {
   static const BlockRegions unsplit{};
   const Shape& shape = shape_of(o);
   const Shard& run = layout_.shards[shard];
-  const BlockRegions& apart = o.deferred.data ? deferred_[o.slice][shard].blocks[index] : unsplit;
+  const BlockPlan &in_saved = saved_[o.slice], &in_deferred = deferred_[o.slice];
+  const Buffer deferred = of_block(o.deferred, index, in_deferred.bytes);
+  const BlockRegions& apart = deferred.data ? in_deferred.regions : unsplit;
   const std::size_t before = first_row(shape) * shape.head_dim() * sizeof(float);
   // None where only keys and values move.
   const auto gain = [&](Intermediate part) {
-    return o.deferred.data ? vector_at<const E>(o.deferred, apart[part], shape.hidden)
-                           : Vector<const E>();
+    return deferred.data ? vector_at<const E>(deferred, apart[part], shape.hidden)
+                         : Vector<const E>();
   };
+  const std::int64_t in_prefix = prefix_elements(layout_.shape);
   return Block<E>(exec_,
       shape,
-      shape.ffn[run.first_layer + index],
       o.weights.data ? BlockTensors<const E>(o.weights, run, index)
                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
-      {{{saved_[o.slice][shard].blocks[index], o.saved},
-          {apart, o.deferred},
+      {{{in_saved.regions, of_block(o.saved, index, in_saved.bytes)},
+          {apart, deferred},
           {plan_.block, workspace_}}},
       matrix_at<const float>(
           workspace_, {plan_.rope.offset + before}, shape.local_seq(), shape.head_dim()),
       attention_.kernel,
       {o.keys, o.key_gradient},
-      {of_block(o.prefix, index, shape.dtype),
-          of_block(o.prefix_gradient, index, shape.key_gradient_dtype())});
+      {of_block(o.prefix, index, in_prefix * bytes_of(shape.dtype)),
+          of_block(o.prefix_gradient, index, in_prefix * bytes_of(shape.key_gradient_dtype()))});
 }
 
 template <class E>

@@ -133,15 +133,14 @@ public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step).
   /// The workspace is the model's from now on. Prepares the libraries that `exec` uses, which may
   /// take long. Every buffer of the embeddings holds only `embeddings_part`; without it, all.
-  /// `duties`: the actions that will be called; without it, all. Throws InputError without the
-  /// attention asked for.
+  /// `duties`: the actions that will be called. Throws InputError without the attention asked for.
   Model(ExecutionSpace exec,
       Layout layout,
       double loss_scale,
       Buffer workspace,
       kernels::Attention attention = kernels::Attention::automatic,
       std::optional<Range> embeddings_part = {},
-      std::optional<Duties> duties = {});
+      const Duties& duties = all_duties);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
 
@@ -223,8 +222,6 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(const Operands& o) const;
-  /// What there is of a block in a buffer for all blocks of a shard.
-  [[nodiscard]] Buffer of_block(const Buffer& prefix, int index, Dtype dtype) const;
   /// use(E{}, its BlockTensors<G>) for a block; clears padding that is written.
   template <class Use>
   void for_gradient(int shard, int block, const Operands& o, const Use& use);
@@ -254,8 +251,8 @@ private:
   std::vector<Tensor>
       embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<std::vector<ShardPlan>> saved_, deferred_;  ///< of each slice and shard
-  std::vector<std::vector<Range>> padding_;               ///< of each shard
-  std::vector<Range> embeddings_padding_;                 ///< of the rank's part of the embeddings
+  std::vector<BlockPlan> saved_, deferred_;  ///< of each slice
+  std::vector<std::vector<Range>> padding_;  ///< of each shard
+  std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
 };
 }  // namespace minitaw::model

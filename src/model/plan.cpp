@@ -19,12 +19,9 @@ public:
     return region;
   }
 
-  void take(BlockRegions& block,
-      const std::vector<Intermediate>& parts,
-      const Shape& shape,
-      std::int64_t ffn) {
+  void take(BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape) {
     for (const Intermediate part : parts) {
-      const auto [rows, cols] = extents_of(part, shape, ffn);
+      const auto [rows, cols] = extents_of(part, shape);
       block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
     }
   }
@@ -35,13 +32,10 @@ private:
   std::size_t end_;
 };
 
-ShardPlan plan_shard(
-    const Layout& layout, int shard, const Shape& shape, const std::vector<Intermediate>& parts) {
-  const Shard& run = layout.shards[shard];
-  ShardPlan plan;
+BlockPlan plan_of(const Shape& shape, const std::vector<Intermediate>& parts) {
+  BlockPlan plan;
   Carver carver(0);
-  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    carver.take(plan.blocks.emplace_back(), parts, shape, shape.ffn[layer]);
+  carver.take(plan.regions, parts, shape);
   plan.bytes = carver.end();
   return plan;
 }
@@ -50,7 +44,7 @@ ShardPlan plan_shard(
 std::size_t plan_block(
     WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
   const auto take = [&](Carver& carver, const std::vector<Intermediate>& parts) {
-    carver.take(plan.block, parts, shape, duties.ffn);
+    carver.take(plan.block, parts, shape);
   };
   Carver carver(begin);
   take(carver, {Intermediate::normed});
@@ -103,7 +97,7 @@ std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
 }
 }  // namespace
 
-Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
+Extents extents_of(Intermediate part, const Shape& shape) {
   const std::int64_t rows = shape.tokens();
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
       heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
@@ -112,9 +106,9 @@ Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
       qkv,
       heads,
       hidden,
-      {rows, 2 * ffn},
+      {rows, 2 * shape.ffn},
       hidden,
-      {rows, ffn},
+      {rows, shape.ffn},
       hidden,
       hidden,
       heads,
@@ -137,31 +131,27 @@ std::int64_t loss_slice(const Shape& shape) {
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));
 }
 
-ShardPlan plan_saved(const Layout& layout, int shard, int slice) {
+BlockPlan plan_saved(const Shape& shape) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {input};
-  if (layout.shape.recompute != Recompute::block)
+  if (shape.recompute != Recompute::block)
     parts.insert(parts.end(), {attention, lse});
-  if (layout.shape.recompute == Recompute::none)
+  if (shape.recompute == Recompute::none)
     parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
-  return plan_shard(layout, shard, layout.shape_of(slice), parts);
+  return plan_of(shape, parts);
 }
 
-ShardPlan plan_deferred(const Layout& layout, int shard, int slice) {
+BlockPlan plan_deferred(const Shape& shape) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {
       output_gradient, norm1, product, middle_gradient, qkv_gradient, gain_partial1, gain_partial2};
-  if (layout.shape.recompute == Recompute::block)
+  if (shape.recompute == Recompute::block)
     parts.push_back(attention);
-  if (layout.shape.recompute == Recompute::none)
+  if (shape.recompute == Recompute::none)
     parts.push_back(norm2);
   else
     parts.insert(parts.end(), {rstd1, normed, ffn});
-  return plan_shard(layout, shard, layout.shape_of(slice), parts);
-}
-
-Duties all_duties(const Shape& shape) {
-  return {std::ranges::max(shape.ffn), true, true, true, true};
+  return plan_of(shape, parts);
 }
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
@@ -172,14 +162,14 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   if (duties.embedding || duties.loss)
     plan.tokens = carver.take(shape.tokens(), int32);
   if (duties.undivided_backward || duties.loss) {
-    carver.take(plan.block, {Intermediate::gain_partial1}, shape, 0);
+    carver.take(plan.block, {Intermediate::gain_partial1}, shape);
     plan.block[Intermediate::gain_partial2] = plan.block[Intermediate::gain_partial1];
   }
 
   // One of these at a time.
   const std::size_t shared = carver.end();
   plan.bytes = shared;
-  if (duties.ffn > 0)
+  if (duties.blocks)
     plan.bytes = std::max(plan.bytes, plan_block(plan, shape, duties, shared));
   if (duties.loss)
     plan.bytes = std::max(plan.bytes, plan_loss(plan, shape, shared));

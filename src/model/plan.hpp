@@ -50,36 +50,37 @@ struct Extents {
   std::int64_t rows, cols;
 };
 
-/// Extents of an intermediate result of a block of feed-forward width `ffn`; chunks: the most.
-[[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn);
+/// Extents of an intermediate result of a block; chunks: the most.
+[[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape);
 
-struct ShardPlan {
-  std::vector<BlockRegions> blocks;
-  std::size_t bytes = 0;
+/// Of a block. Those of a shard lie one behind another.
+struct BlockPlan {
+  BlockRegions regions;
+  std::size_t bytes = 0;  ///< a multiple of 256
 };
 
-/// Lays out the memory that a shard's forward pass saves for its backward pass, for one
-/// micro-batch, or `slice` of it. Left out, and rebuilt by one pass over memory each: the
+/// Lays out the memory that a block's forward pass saves for its backward pass, for one
+/// micro-batch, or a slice of it. Left out, and rebuilt by one pass over memory each: the
 /// normalised inputs and the SwiGLU product.
-[[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard, int slice = 0);
+[[nodiscard]] BlockPlan plan_saved(const Shape& shape);
 
-/// Lays out the memory that the input half of a shard's backward pass defers for the weight half,
+/// Lays out the memory that the input half of a block's backward pass defers for the weight half,
 /// beside the saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved
 /// input, row statistics and gain, for 2 T H bytes (bf16) less and a pass over memory that the
 /// undivided pass makes too; norm2's likewise if `middle` is saved.
-[[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard, int slice = 0);
+[[nodiscard]] BlockPlan plan_deferred(const Shape& shape);
 
 /// What a rank computes of the model: its scratch is for that and for nothing else.
 struct Duties {
-  std::int64_t ffn = 0;             ///< widest feed-forward of its blocks
+  bool blocks = false;
   bool undivided_backward = false;  ///< some backward visit of a block is not split into halves
   bool embedding = false;
   bool embedding_gradient = false;
   bool loss = false;
 };
 
-/// Returns those of a rank that computes everything.
-[[nodiscard]] Duties all_duties(const Shape& shape);
+/// Those of a rank that computes everything.
+inline constexpr Duties all_duties = {true, true, true, true, true};
 
 /// Lays out the scratch that all compute actions of a rank share. Regions of different phases
 /// overlap: the block's, the loss's and the embedding's, and within the block those of attention's
@@ -103,7 +104,7 @@ struct WorkspacePlan {
   std::size_t bytes = 0;
 };
 
-[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties);
+[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64

@@ -111,14 +111,10 @@ double loss_and_gradient(Doubles& x,
 
 std::uint64_t reference_activation_bytes(const Shape& shape) {
   const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
-  std::int64_t saved = 0, widest = 0;
-  for (const std::int64_t ffn : shape.ffn) {
-    saved += 5 * hidden + qkv + 3 * ffn;  // the members of Block
-    widest = std::max(widest, 3 * ffn);
-  }
+  const std::int64_t saved = shape.layers * (5 * hidden + qkv + 3 * shape.ffn);  // all Blocks
   // Of the backward pass of a block, or of the loss; both with the hidden state that comes and
   // goes.
-  const std::int64_t passing = std::max(6 * hidden + qkv + widest, 4 * hidden + shape.vocab);
+  const std::int64_t passing = std::max(6 * hidden + qkv + 3 * shape.ffn, 4 * hidden + shape.vocab);
   return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (saved + passing));
 }
 

@@ -120,9 +120,11 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
 std::size_t content_bytes(
     const Program& program, int rank, SlotClass cls, const Action& a, const model::Layout& layout) {
   const int slice = slice_of(program, a.micro_batch);
+  const model::Shape& shape = layout.shape_of(slice);
   switch (cls) {
-  case SlotClass::saved: return model::plan_saved(layout, a.shard, slice).bytes;
-  case SlotClass::deferred: return model::plan_deferred(layout, a.shard, slice).bytes;
+  case SlotClass::saved: return layout.shards[a.shard].layers * model::plan_saved(shape).bytes;
+  case SlotClass::deferred:
+    return layout.shards[a.shard].layers * model::plan_deferred(shape).bytes;
   case SlotClass::squares: return model::squares_bytes;
   default:
     return held(program, rank, cls, a.shard, layout, slice).count *
@@ -163,7 +165,7 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
       result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
   }
-  result.workspace = rounded(model::plan_workspace(layout, duties_of(rank, layout)).bytes);
+  result.workspace = rounded(model::plan_workspace(layout, duties_of(rank)).bytes);
   result.staging = 2 * chunk_bytes * staged.size();
   for (const int m : token_batches_of(rank))
     result.tokens += model::token_bytes(layout.shape_of(m));
@@ -220,19 +222,15 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
   return matrix;
 }
 
-model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
+model::Duties duties_of(const RankProgram& rank) {
   model::Duties duties;
   for (const Action& a : rank.actions) {
+    duties.blocks |= is_visit(a.kind);
     duties.embedding |= a.kind == Kind::embed;
     duties.embedding_gradient |= a.kind == Kind::embed_backward;
     duties.loss |= a.kind == Kind::loss;
     duties.undivided_backward |=
         a.kind == Kind::backward || a.kind == Kind::backward_attend_weights;
-    if (!is_visit(a.kind))
-      continue;
-    const model::Shard& shard = layout.shards[a.shard];
-    for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer)
-      duties.ffn = std::max(duties.ffn, layout.shape.ffn[layer]);
   }
   return duties;
 }

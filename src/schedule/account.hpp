@@ -78,7 +78,7 @@ struct Footprint {
 };
 
 /// Returns what the actions of a rank compute.
-[[nodiscard]] model::Duties duties_of(const RankProgram& rank, const model::Layout& layout);
+[[nodiscard]] model::Duties duties_of(const RankProgram& rank);
 /// Resident bytes of a process on a host without any case: code, libraries and what those keep.
 /// Measured on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian;
 /// rank 0 has more.

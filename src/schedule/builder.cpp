@@ -21,6 +21,7 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
 
 Builder::Builder(const Request& request, int shards)
     : groups_(groups_of_replica(request.groups, request.replicas)),
+      layers_(request.layers),
       costs_(request.costs),
       drafts_(groups_.ranks()),
       squares_(groups_.ranks()) {
@@ -124,7 +125,7 @@ std::vector<std::vector<int>> Builder::context_groups() const {
 
 int Builder::blocks(int shard) {
   if (program_.blocks.empty())
-    program_.blocks = model::shard_lengths(costs_, cut_of(program_));
+    program_.blocks = model::shard_lengths(layers_, costs_, cut_of(program_));
   return program_.blocks[shard];
 }
 

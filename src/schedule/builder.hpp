@@ -187,6 +187,7 @@ private:
   void finish_rank(int rank, Overlap overlap);
 
   topology::Groups groups_;  ///< of one replica
+  int layers_;
   model::BlockCosts costs_;
   Program program_;  ///< ranks and communicators of the first replica, until it is finished
   std::vector<Draft> drafts_;         ///< by rank

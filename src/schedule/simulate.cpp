@@ -97,14 +97,8 @@ double cost_of(const Action& a, const Layout& layout, const model::Price& price)
     return cost_of_loss(layout.shape_of(a.micro_batch), price);
   if (!is_visit(a.kind))
     return 0;
-  const model::Shard& shard = layout.shards[a.shard];
-  const auto [first, count] = is_segment(a.kind) ? Range{shard.first_layer + a.block, 1}
-                                                 : Range{shard.first_layer, shard.layers};
-  double sum = 0;
-  for (std::int64_t layer = first; layer < first + count; ++layer)
-    sum += cost_of_visit(
-        a, cost_of_block(layout.shape_of(a.micro_batch), layout.shape.ffn[layer], price));
-  return sum;
+  const int blocks = is_segment(a.kind) ? 1 : layout.shards[a.shard].layers;
+  return blocks * cost_of_visit(a, cost_of_block(layout.shape_of(a.micro_batch), price));
 }
 
 double flops(const Action& action, const Layout& layout) {

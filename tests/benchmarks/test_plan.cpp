@@ -110,7 +110,7 @@ TEST(Shapes, AreTheDistinctOnesOfADeck) {
   EXPECT_EQ(shapes({"--deck", deck, "--tokens", "33"}).size(), 2);
   const std::vector<Shape> set = shapes({"--deck", deck, "--set", "seq=5", "--ffn", "7"});
   ASSERT_EQ(set.size(), 1);
-  EXPECT_EQ(std::tuple(set[0].seq, set[0].ffn), std::tuple(5, std::vector<std::int64_t>{7}));
+  EXPECT_EQ(std::tuple(set[0].seq, set[0].ffn), std::tuple(5, 7));
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSense) {

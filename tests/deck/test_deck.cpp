@@ -140,8 +140,8 @@ TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
 std::vector<std::string> sizes(const Deck& deck) {
   std::vector<std::string> lines;
   for (const Case& c : deck.cases)
-    lines.push_back(fmt::format(
-        "{} {} {} {}", c.ranks, c.groups.text(), c.shape.micro_batch, c.micro_batches));
+    lines.push_back(
+        fmt::format("{} {} {} {}", c.ranks, c.groups.text(), c.shape.micro_batch, c.micro_batches));
   return lines;
 }
 
@@ -530,8 +530,7 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
     EXPECT_THAT(key.example(), StartsWith(key.name + " = "));
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
     std::vector<std::string> overrides = {key.example()};
-    for (const auto& [name, ranks] :
-        {std::pair{"groups", "ranks=6"}, {"group_size", "ranks=8"}})
+    for (const auto& [name, ranks] : {std::pair{"groups", "ranks=6"}, {"group_size", "ranks=8"}})
       if (key.name == name)
         overrides.emplace_back(ranks);
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example();

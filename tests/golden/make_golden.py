@@ -26,7 +26,7 @@ CASES = {
         hidden=24,
         heads=6,
         kv_heads=2,
-        ffn=[10, 13, 9],
+        ffn=13,
         vocab=33,
         seq=21,
         micro_batch=2,
@@ -39,7 +39,7 @@ CASES = {
         hidden=20,
         heads=5,
         kv_heads=5,
-        ffn=[31],
+        ffn=31,
         vocab=15,
         seq=2,
         micro_batch=4,
@@ -98,9 +98,9 @@ def initial(role, layer, shape, case):
 
 
 def make_parameters(case):
-    h, d = case["hidden"], case["hidden"] // case["heads"]
+    h, d, ffn = case["hidden"], case["hidden"] // case["heads"], case["ffn"]
     parameters = {}
-    for layer, ffn in enumerate(case["ffn"]):
+    for layer in range(case["layers"]):
         shapes = dict(
             norm1=(h,),
             wqkv=((case["heads"] + 2 * case["kv_heads"]) * d, h),

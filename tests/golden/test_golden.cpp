@@ -19,8 +19,8 @@ struct Case {
 };
 
 const Case cases[] = {
-    {"grouped", {3, 24, 6, 2, {10, 13, 9}, 33, 21, 2}, 2, 3, 7},
-    {"two_tokens", {1, 20, 5, 5, {31}, 15, 2, 4}, 2, 3, (std::uint64_t{1} << 40) + 5},
+    {"grouped", {3, 24, 6, 2, 13, 33, 21, 2}, 2, 3, 7},
+    {"two_tokens", {1, 20, 5, 5, 31, 15, 2, 4}, 2, 3, (std::uint64_t{1} << 40) + 5},
 };
 constexpr std::int64_t stride = 7;  ///< of the weights
 

@@ -7,7 +7,7 @@
 #include "schedule/shapes.hpp"
 
 namespace minitaw::harness::tests {
-/// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
+/// A small case at awkward sizes: grouped heads, a sequence that fits no tile.
 inline Case small_case(
     const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
   Case c;
@@ -15,9 +15,7 @@ inline Case small_case(
   c.groups = groups;
   c.ranks = groups.ranks();
   c.micro_batches = per_rank * c.ranks;
-  c.shape = {layers, 24, 4, 2, {}, 29, 13, 2};
-  for (int l = 0; l < layers; ++l)
-    c.shape.ffn.push_back(32 + 8 * (l % 3));
+  c.shape = {layers, 24, 4, 2, 40, 29, 13, 2};
   c.data = "synthetic";
   c.seed = 11;
   return c;

@@ -513,9 +513,7 @@ def check_formulas():
     """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not
     in its formula."""
     text = (
-        ODD.replace("1+2+3", "8+8+8")
-        .replace("layers = 9", "layers = 24")
-        .replace("= 12", "= 48")
+        ODD.replace("1+2+3", "8+8+8").replace("layers = 9", "layers = 24").replace("= 12", "= 48")
     )
     (DECK.parent / "even.toml").write_text(text, encoding="utf-8")
     page = (pathlib.Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")

@@ -22,11 +22,11 @@ inline void PrintTo(const ModelCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B.
-inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, {1}, 3, 1, 1}, 1, 1};
-inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 37, 2}, 2, 3};
-inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, {31, 96}, 257, 150, 1}, 2, 2};
-inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, {80, 80}, 64, 65, 3}, 1, 5};
+// Shapes: layers, H, heads, key/value heads, F, V, S, B.
+inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, 1, 3, 1, 1}, 1, 1};
+inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 37, 2}, 2, 3};
+inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, 31, 257, 150, 1}, 2, 2};
+inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, 80, 64, 65, 3}, 1, 5};
 inline const std::vector<ModelCase> all_cases =
     sanitized ? std::vector{one_token, grouped, one_key_head}
               : std::vector{one_token, grouped, one_key_head, wide_batch};

@@ -38,7 +38,7 @@ int owner_of(int number, int ranks) {
 struct Rank {
   Rank(const Layout& whole, Part part, double loss_scale)
       : layout(of_part(whole, part)),
-        workspace(plan_workspace(layout, all_duties(layout.shape)).bytes),
+        workspace(plan_workspace(layout).bytes),
         hidden(hidden_bytes(layout.shape)),
         keys(key_value_bytes(layout.shape)),
         key_gradient(key_gradient_bytes(layout.shape)),
@@ -46,9 +46,9 @@ struct Rank {
         model({}, layout, loss_scale, workspace.get()) {
     for (int m = 0; m < micro_batches; ++m) {
       batches.emplace_back(layout.shape).fill(tokens, 0, m * layout.shape.micro_batch);
-      for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
-        saved.emplace_back(plan_saved(layout, s).bytes);
-        deferred.emplace_back(plan_deferred(layout, s).bytes);
+      for (const Shard& shard : layout.shards) {
+        saved.emplace_back(shard.layers * plan_saved(layout.shape).bytes);
+        deferred.emplace_back(shard.layers * plan_deferred(layout.shape).bytes);
       }
     }
     for (const Flat* flat : layout.parts()) {
@@ -221,10 +221,10 @@ private:
 
 class Context : public ::testing::TestWithParam<test::Divided> {};
 
-// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B. S is a multiple of 2, 4,
+// Shapes: layers, H, heads, key/value heads, F, V, S, B. S is a multiple of 2, 4,
 // 6, 8.
-const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 24, 2}, 2, 3};
-const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 168, 3}, 1, 1};
+const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 24, 2}, 2, 3};
+const test::ModelCase three = {"three", {2, 40, 4, 1, 31, 53, 168, 3}, 1, 1};
 
 INSTANTIATE_TEST_SUITE_P(All,
     Context,

@@ -12,11 +12,11 @@
 namespace minitaw::model {
 namespace {
 Shape good() {
-  return {2, 24, 4, 2, {8, 9}, 11, 3, 2};
+  return {2, 24, 4, 2, 8, 11, 3, 2};
 }
 
 TEST(Shape, RefusesWhatCannotBeComputedByKey) {
-  for (const Shape& shape : {good(), {1, 2, 1, 1, {1}, 1, 1, 1}})
+  for (const Shape& shape : {good(), {1, 2, 1, 1, 1, 1, 1, 1}})
     EXPECT_NO_THROW(check(shape));
   constexpr std::int64_t big = INT32_MAX;
   const std::vector<std::pair<const char*, std::function<void(Shape&)>>> cases = {
@@ -27,8 +27,7 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
       {"vocab = 0", [](Shape& s) { s.vocab = 0; }},
       {"seq = 0", [](Shape& s) { s.seq = 0; }},
       {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }},
-      {"ffn = 0", [](Shape& s) { s.ffn[1] = 0; }},
-      {"ffn_per_layer has 1", [](Shape& s) { s.ffn.pop_back(); }},
+      {"ffn = 0", [](Shape& s) { s.ffn = 0; }},
       {"heads = 5 does not divide hidden = 24", [](Shape& s) { s.heads = 5; }},
       {"kv_heads = 3 does not divide heads = 4", [](Shape& s) { s.kv_heads = 3; }},
       {"even", [](Shape& s) { s.heads = s.kv_heads = 8; }},
@@ -36,12 +35,10 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
       {"seq", [](Shape& s) { s.seq = big + 1; }},
       {"seq", [](Shape& s) { s.seq = INT64_MAX; }},
       {"seq * micro_batch", [](Shape& s) { s.seq = s.micro_batch = big; }},
-      {"2 * ffn", [](Shape& s) { s.ffn[0] = big; }},
-      {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, {8, 9}, 11, 3, 2}; }},
-      {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, {8, 9}, big, big, 1}; }},
-      {"weights", [](Shape& s) {
-         s = {1 << 20, 1 << 20, 4, 2, std::vector<std::int64_t>(1 << 20, 1 << 29), 11, 1, 1};
-       }}};
+      {"2 * ffn", [](Shape& s) { s.ffn = big; }},
+      {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, 8, 11, 3, 2}; }},
+      {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, 8, big, big, 1}; }},
+      {"weights", [](Shape& s) { s = {1 << 20, 1 << 20, 4, 2, 1 << 29, 11, 1, 1}; }}};
   for (const auto& [key, spoil] : cases) {
     Shape shape = good();
     spoil(shape);
@@ -60,16 +57,13 @@ TEST(Shape, CountsParametersAsTheLayoutDoes) {
 
 TEST(Shape, CountsModelFlops) {
   const Flops flops = flops_per_token(good());
-  EXPECT_EQ(flops.matmul, 6.0 * (2 * 24 * (48 + 24) + 24 * 3 * (8 + 9) + 11 * 24));
+  EXPECT_EQ(flops.matmul, 6.0 * (2 * 24 * (48 + 24 + 3 * 8) + 11 * 24));
   EXPECT_EQ(std::tuple(flops.attention_causal, flops.attention_full),
       std::tuple(6 * 2 * 3 * 24, 12 * 2 * 3 * 24));
 }
 
 Shape odd_shape(int layers) {
-  Shape shape{layers, 12, 6, 2, {}, 7, 5, 3};
-  for (int layer = 0; layer < layers; ++layer)
-    shape.ffn.push_back(1 + (layer * 37) % 90);
-  return shape;
+  return {layers, 12, 6, 2, 1 + (layers * 37) % 90, 7, 5, 3};
 }
 
 std::int64_t dearest(const std::vector<std::int64_t>& costs, const std::vector<int>& runs) {
@@ -114,7 +108,8 @@ TEST(Layout, EveryLayerIsInExactlyOneShard) {
       int next = 0;
       std::set<std::string> names;
       for (const Shard& shard : layout.shards) {
-        EXPECT_TRUE(shard.first_layer == next && shard.layers >= 1) << next;
+        ASSERT_GE(shard.layers, 1) << next;
+        EXPECT_EQ(shard.tensor(0, Role::norm1).layer, next);
         next += shard.layers;
         EXPECT_EQ(shard.tensors.size(), static_cast<std::size_t>(shard.layers * roles_per_block));
         for (const Tensor& tensor : shard.tensors)
@@ -128,13 +123,15 @@ TEST(Layout, EveryLayerIsInExactlyOneShard) {
 TEST(Layout, NoSplitHasACheaperDearestRun) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 400; ++trial) {
-    std::vector<std::int64_t> costs(1 + random() % 10);
-    for (std::int64_t& cost : costs)
-      cost = 1 + random() % (trial % 2 ? 5 : 1000);
-    for (int runs = 1; runs <= static_cast<int>(costs.size()); ++runs) {
-      const std::vector<int> lengths = balanced_runs(costs, runs);
+    const std::int64_t block = 1 + random() % (trial % 2 ? 5 : 1000), head = random() % (4 * block);
+    std::vector<std::int64_t> costs(1 + random() % 10, block);
+    costs.back() += head;
+    const int layers = static_cast<int>(costs.size());
+    for (int runs = 1; runs <= layers; ++runs) {
+      const std::vector<int> lengths =
+          shard_lengths(layers, {block, head}, {.shards = runs, .head_counts = true});
       ASSERT_EQ(lengths.size(), static_cast<std::size_t>(runs));
-      EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), 0), static_cast<int>(costs.size()));
+      EXPECT_EQ(std::accumulate(lengths.begin(), lengths.end(), 0), layers);
       EXPECT_GE(*std::min_element(lengths.begin(), lengths.end()), 1);
       EXPECT_EQ(dearest(costs, lengths), best_split(costs, 0, runs));
     }
@@ -144,7 +141,7 @@ TEST(Layout, NoSplitHasACheaperDearestRun) {
 TEST(Layout, EqualBlocksDifferByAtMostOnePerShard) {
   for (int layers = 1; layers <= 40; ++layers)
     for (int runs = 1; runs <= layers; ++runs) {
-      const auto lengths = balanced_runs(std::vector<std::int64_t>(layers, 1000), runs);
+      const auto lengths = shard_lengths(layers, {1000}, {.shards = runs});
       const auto [low, high] = std::minmax_element(lengths.begin(), lengths.end());
       EXPECT_LE(*high - *low, 1) << layers << " blocks in " << runs;
     }
@@ -153,17 +150,17 @@ TEST(Layout, EqualBlocksDifferByAtMostOnePerShard) {
 TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
   const Layout layout = make_layout(odd_shape(5), {2, 3});
   const Shape& shape = layout.shape;
-  for (const Shard& shard : layout.shards) {
+  for (int first = 0; const Shard& shard : layout.shards) {
     expect_packed(shard);
     for (int block = 0; block < shard.layers; ++block) {
-      const std::int64_t ffn = shape.ffn[shard.first_layer + block];
       EXPECT_EQ(shard.tensor(block, Role::wqkv).rows, (6 + 2 * 2) * 2);
-      EXPECT_EQ(shard.tensor(block, Role::w13).rows, 2 * ffn);
-      EXPECT_EQ(shard.tensor(block, Role::w2).cols, ffn);
-      EXPECT_EQ(shard.tensor(block, Role::w2).layer, shard.first_layer + block);
+      EXPECT_EQ(shard.tensor(block, Role::w13).rows, 2 * shape.ffn);
+      EXPECT_EQ(shard.tensor(block, Role::w2).cols, shape.ffn);
+      EXPECT_EQ(shard.tensor(block, Role::w2).layer, first + block);
       EXPECT_TRUE(
           shard.tensor(block, Role::norm2).is_gain() && !shard.tensor(block, Role::w2).is_gain());
     }
+    first += shard.layers;
   }
   EXPECT_EQ(layout.shards[0].tensors[1].name, "layers.0.wqkv");
 }
@@ -200,7 +197,7 @@ TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
 
 TEST(Layout, TheHeadShortensTheLastStage) {
   Shape shape = odd_shape(8);
-  shape.ffn.assign(8, 8);
+  shape.ffn = 8;
   const auto last = [&](std::int64_t vocab, bool split) {
     shape.vocab = vocab;
     const Cut cut{.shards = 2, .slices = 2, .embeddings_split = split, .head_counts = split};
@@ -211,7 +208,7 @@ TEST(Layout, TheHeadShortensTheLastStage) {
 }
 
 Shape shape_of(Recompute recompute, Dtype dtype) {
-  return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute};
+  return {3, 64, 4, 2, 100, 300, 33, 2, dtype, recompute};
 }
 
 void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
@@ -234,20 +231,15 @@ protected:
 };
 
 TEST_P(Footprint, SavedAndDeferredRegionsAreDisjointAndFill) {
-  const Layout layout = make_layout(shape(), {2, 1});
-  for (int shard = 0; shard < 2; ++shard)
-    for (const ShardPlan& plan : {plan_saved(layout, shard), plan_deferred(layout, shard)}) {
-      std::vector<Region> all;
-      for (const BlockRegions& block : plan.blocks)
-        for (const Region& region : regions_of(block))
-          all.push_back(region);
-      expect_disjoint(all, plan.bytes);
-    }
+  for (const BlockPlan& plan : {plan_saved(shape()), plan_deferred(shape())}) {
+    expect_disjoint(regions_of(plan.regions), plan.bytes);
+    EXPECT_EQ(plan.bytes % 256, 0U);
+  }
 }
 
 TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
-  const WorkspacePlan p = plan_workspace(layout, all_duties(layout.shape));
+  const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
   for (const Intermediate part : {Intermediate::gain_partial2,
            Intermediate::qkv_gradient,
@@ -275,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(All,
         ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
 WorkspacePlan whole_workspace(const Shape& shape) {
-  return plan_workspace(make_layout(shape, {1, 1}), all_duties(shape));
+  return plan_workspace(make_layout(shape, {1, 1}));
 }
 
 /// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what
@@ -326,8 +318,8 @@ TEST(Plan, OfLibrariesIsWhatCudnnAsksFor) {
 
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
 double deferred_share(Recompute recompute) {
-  const Shape shape{1, 768, 6, 6, {2048}, 8, 65536, 3, Dtype::bf16, recompute};
-  return static_cast<double>(plan_deferred(make_layout(shape, {1, 1}), 0).bytes) /
+  const Shape shape{1, 768, 6, 6, 2048, 8, 65536, 3, Dtype::bf16, recompute};
+  return static_cast<double>(plan_deferred(shape).bytes) /
          static_cast<double>(shape.tokens() * shape.hidden);
 }
 
@@ -343,7 +335,7 @@ TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
-  Shape shape{1, 4096, 32, 32, {11008}, 32000, 131072, 1, Dtype::bf16};
+  Shape shape{1, 4096, 32, 32, 11008, 32000, 131072, 1, Dtype::bf16};
   EXPECT_EQ(loss_slice(shape), 2048);  // 2097 would fit into 2^26 logits
   shape.vocab = INT32_MAX;
   EXPECT_EQ(loss_slice(shape), 16);
@@ -352,7 +344,7 @@ TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
 // ---- Slices of a sequence ----
 
 Shape sliced(std::int64_t seq, int slices, bool even, int context) {
-  Shape shape{2, 64, 4, 2, {96, 160}, 50, seq, 1};
+  Shape shape{2, 64, 4, 2, 128, 50, seq, 1};
   shape.slices = slices;
   shape.even_slices = even;
   shape.context = {0, context};
@@ -377,12 +369,11 @@ TEST(Slices, CoverTheSequenceInOrderAndDivideAmongRanks) {
         }
 }
 
-/// Of the FLOPs of both blocks: a token at position x costs 2 weights of the matrices and 4 A x.
+/// Of the FLOPs of a block: a token at position x costs 2 weights of the matrices and 4 A x.
 double flops_of(const Shape& shape, Range tokens) {
   double sum = 0;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    for (std::int64_t x = tokens.begin; x < tokens.begin + tokens.count; ++x)
-      sum += 2.0 * (64 * (64 + 64 + 64 + 3 * shape.ffn[layer])) + 4.0 * 64 * x;
+  for (std::int64_t x = tokens.begin; x < tokens.begin + tokens.count; ++x)
+    sum += 2.0 * (64 * (64 + 64 + 64 + 3 * shape.ffn)) + 4.0 * 64 * x;
   return sum;
 }
 

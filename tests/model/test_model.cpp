@@ -137,7 +137,7 @@ TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
 
 TEST_P(AnyDtype, LossInSlicesOfTokens) {
   // 2^26 / 65001 = 1032 tokens, in whole tiles 1024 a slice; the second slice has one.
-  const test::ModelCase sliced = {"sliced", {1, 4, 1, 1, {4}, 65'001, 1025, 1}, 1, 1};
+  const test::ModelCase sliced = {"sliced", {1, 4, 1, 1, 4, 65'001, 1025, 1}, 1, 1};
   const Layout layout = test::layout_of(sliced, dtype_);
   ASSERT_EQ(loss_slice(layout.shape), 1024);
   const Reference reference(layout, test::rounded_to(dtype_, initial_weights(layout, seed)));
@@ -186,10 +186,10 @@ protected:
     const Shard& shard = layout_.shards[0];
     const std::int64_t slice = layout_.embeddings.slice;
     for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
-             {&B::workspace, plan_workspace(layout_, all_duties(layout_.shape)).bytes},
+             {&B::workspace, plan_workspace(layout_).bytes},
              {&B::x, hidden_bytes(layout_.shape)},
-             {&B::saved, plan_saved(layout_, 0).bytes},
-             {&B::deferred, plan_deferred(layout_, 0).bytes},
+             {&B::saved, shard.layers * plan_saved(layout_.shape).bytes},
+             {&B::deferred, shard.layers * plan_deferred(layout_.shape).bytes},
              {&B::weights, shard.elements * bytes_of(dtype_)},
              {&B::total, shard.elements * sizeof(float)},
              {&B::state, optimiser_bytes(dtype_, shard.elements)},
@@ -311,14 +311,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
     return std::uniform_int_distribution<std::int64_t>(0, bound)(random);
   };
   for (int trial = 0; trial < 60; ++trial) {
-    Shape shape{3,
-        4 + 4 * draw_in(20),
-        2,
-        1,
-        {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)},
-        2 + draw_in(70),
-        1,
-        1};
+    Shape shape{3, 4 + 4 * draw_in(20), 2, 1, 1 + draw_in(60), 2 + draw_in(70), 1, 1};
     shape.dtype = trial % 2 == 0 ? Dtype::fp32 : Dtype::bf16;
     const Layout layout = make_layout(shape, {2, 1 + static_cast<int>(draw_in(3))});
     const auto compare = [&](const Flat& whole) {

@@ -19,7 +19,7 @@ class SlicedModel {
 public:
   explicit SlicedModel(const Layout& layout)
       : layout_(layout),
-        workspace_(plan_workspace(layout, all_duties(layout.shape)).bytes),
+        workspace_(plan_workspace(layout).bytes),
         tokens_(layout.shape, "synthetic", seed),
         model_({},
             layout,
@@ -38,9 +38,9 @@ public:
     }
     for (int j = 0; j < slices(); ++j) {
       hidden_.emplace_back(hidden_bytes(layout.shape_of(j)));
-      for (int s = 0; s < shards(); ++s) {
-        saved_.emplace_back(plan_saved(layout, s, j).bytes);
-        deferred_.emplace_back(plan_deferred(layout, s, j).bytes);
+      for (const Shard& shard : layout.shards) {
+        saved_.emplace_back(shard.layers * plan_saved(layout.shape_of(j)).bytes);
+        deferred_.emplace_back(shard.layers * plan_deferred(layout.shape_of(j)).bytes);
       }
     }
   }
@@ -124,7 +124,7 @@ private:
 class Slices : public ::testing::TestWithParam<test::Divided> {};
 
 // 37 tokens of grouped heads; 150 of one key head; 200, which some granule divides.
-const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 200, 3}, 1, 1};
+const test::ModelCase three = {"three", {2, 40, 4, 1, 31, 53, 200, 3}, 1, 1};
 
 INSTANTIATE_TEST_SUITE_P(All,
     Slices,

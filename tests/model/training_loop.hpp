@@ -57,7 +57,7 @@ public:
       model::ExecutionSpace exec = {})
       : layout_(layout),
         exec_(exec),
-        workspace_(model::plan_workspace(layout, model::all_duties(layout.shape)).bytes),
+        workspace_(model::plan_workspace(layout).bytes),
         x_(model::hidden_bytes(layout.shape)),
         tokens_(layout.shape, "synthetic", seed),
         model_(exec,
@@ -67,8 +67,8 @@ public:
             attention) {
     for (int m = 0; m < micro_batches; ++m) {
       batches_.emplace_back(layout.shape);
-      saved_.push_back(of_shards(model::plan_saved));
-      deferred_.push_back(of_shards(model::plan_deferred));
+      saved_.push_back(of_shards(model::plan_saved(layout.shape)));
+      deferred_.push_back(of_shards(model::plan_deferred(layout.shape)));
     }
     for (const model::Flat* part : layout_.parts()) {
       std::vector<float> weights(part->elements);
@@ -187,10 +187,10 @@ private:
 
   [[nodiscard]] model::Dtype dtype() const { return layout_.shape.dtype; }
 
-  [[nodiscard]] Buffers of_shards(model::ShardPlan (*plan)(const model::Layout&, int, int)) const {
+  [[nodiscard]] Buffers of_shards(const model::BlockPlan& plan) const {
     Buffers buffers;
-    for (int s = 0; s < shards(); ++s)
-      buffers.emplace_back(plan(layout_, s, 0).bytes);
+    for (const model::Shard& shard : layout_.shards)
+      buffers.emplace_back(shard.layers * plan.bytes);
     return buffers;
   }
 

@@ -73,9 +73,9 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.reason = "because";
   r.bytes_source = "by formula";
   const Row row = make_row(r, 31, 37);
-  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a
-  // norm of 12.
-  const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
+  // Of a block with F = 9: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
+  // of 12.
+  const int parameters = 5 * (24 + 12 * (32 + 27)) + 2 * 276 + 12;
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"},
       {"session", "37"},
       {"status", "wrong"},
@@ -92,7 +92,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"heads", "3"},
       {"kv_heads", "1"},
       {"vocab", "23"},
-      {"ffn", "7,8,9,10,11"},
+      {"ffn", "9"},
       {"parameters", std::to_string(parameters)},
       {"dtype", "bf16"},
       {"recompute", "block"},

@@ -146,12 +146,10 @@ void for_each_request(int ranks,
         }
 }
 
-/// The request with `context` ranks that share sequences, and blocks of unequal cost.
+/// The request with `context` ranks that share sequences.
 inline Request shared(Request request, int context) {
   request.context = context;
-  for (int l = 0; l < request.layers; ++l)
-    request.costs.blocks.push_back(3 + l % 3);
-  request.costs.head = 4;
+  request.costs = {.block = 3, .head = 4};
   return request;
 }
 

@@ -63,12 +63,9 @@ TEST_P(SharedSequences, AreVisitedByAllRanksOfAContextGroupAndNoOther) {
   });
 }
 
-/// Blocks of unequal width, grouped heads, a vocabulary that no number of ranks divides.
+/// Grouped heads, a vocabulary that no number of ranks divides.
 model::Shape shape_of(int layers, int context, model::Dtype dtype, bool fp32_keys) {
-  std::vector<std::int64_t> ffn;
-  for (int l = 0; l < layers; ++l)
-    ffn.push_back(7 + 16 * (l % 3));
-  model::Shape shape{layers, 32, 4, 2, ffn, 37, 48, 3, dtype};
+  model::Shape shape{layers, 32, 4, 2, 23, 37, 48, 3, dtype};
   shape.context = {0, context};
   shape.fp32_key_gradients = fp32_keys;
   return shape;
@@ -138,10 +135,7 @@ TEST(ContextMemory, OfGatheredKeysAndOfANthOfTheActivations) {
     const Program alone = program_for("ddp", topology::Groups::equal(4, 1), 4, whole),
                   together = program_for("ddp", topology::Groups::equal(4, 1), 4 / n, shared);
     const auto saved = [](const model::Layout& layout) {
-      std::size_t bytes = 0;
-      for (int s = 0; s < std::ssize(layout.shards); ++s)
-        bytes += model::plan_saved(layout, s).bytes;
-      return bytes;
+      return layout.shape.layers * model::plan_saved(layout.shape).bytes;
     };
     // 48 3 tokens of 32 numbers in each of 8 blocks, in bf16: a multiple of 256 bytes for each n.
     EXPECT_EQ(saved(model::make_layout(whole, cut_of(alone))), 8 * 48 * 3 * 32 * 2U);
@@ -209,8 +203,8 @@ TEST(ContextCosts, OfAttentionAreThoseOfTheRanksPairs) {
       for (const model::SequenceRun& run : model::runs_of(shape))
         for (std::int64_t p = run.position; p < run.position + run.count; ++p)
           pairs += static_cast<double>(shape.micro_batch * (p + 1));
-      const model::BlockCost cost = model::cost_of_block(shape, shape.ffn[0], model::in_flops());
-      const double matrices = 2.0 * 48 * 3 / n * 32 * (32 + 2 * 16 + 32 + 3 * 7);
+      const model::BlockCost cost = model::cost_of_block(shape, model::in_flops());
+      const double matrices = 2.0 * 48 * 3 / n * 32 * (32 + 2 * 16 + 32 + 3 * 23);
       EXPECT_NEAR(cost.forward(), matrices + 4 * 32 * pairs * 48 / 49, 1e-3) << n << " " << index;
     }
 }

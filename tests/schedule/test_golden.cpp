@@ -64,7 +64,7 @@ TEST_P(GoldenPrograms, AreWhatTheRulesGenerate) {
       golden.replicas,
       golden.clips};
   request.context = golden.context;
-  request.costs.blocks.assign(golden.layers, 1);
+  request.costs.block = 1;
   const std::string text = to_text(build(request));
   if (renews()) {
     std::ofstream(path_of(golden.file), std::ios::binary) << text;

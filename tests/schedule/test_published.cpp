@@ -29,9 +29,8 @@ struct Measured {
         matrix(bytes(program, layout)) {}
 
   static model::Layout layout_of(const Program& program, int layers) {
-    const std::vector<std::int64_t> ffn(layers, 20);
     return model::make_layout(
-        {layers, 12, 3, 3, ffn, 37, 5, 2, model::Dtype::bf16}, cut_of(program));
+        {layers, 12, 3, 3, 20, 37, 5, 2, model::Dtype::bf16}, cut_of(program));
   }
 
   /// Weights of one shard; gradients travel in the same precision.

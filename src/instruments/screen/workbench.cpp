@@ -46,9 +46,9 @@ Work finished(const ExecutionSpace& exec, double amount, std::function<void()> l
 /// FLOP of the product that widens the MLP.
 template <class E>
 Work product(const model::Shape& s, const ExecutionSpace& exec) {
-  const OwnMatrix<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn.front(), s.hidden),
-      y(exec, s.tokens(), 2 * s.ffn.front());
-  const double flop = 2.0 * (s.tokens() * s.hidden * 2 * s.ffn.front());
+  const OwnMatrix<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn, s.hidden),
+      y(exec, s.tokens(), 2 * s.ffn);
+  const double flop = 2.0 * (s.tokens() * s.hidden * 2 * s.ffn);
   return finished(exec, flop, [=] { kernels::linear_forward<E>(exec, y, x, w); });
 }
 
@@ -102,7 +102,7 @@ public:
       : shape_(shape),
         cores_(place.cores),
         program_(program_of(place.nodes)),
-        bytes_(model::block_matmul_parameters(shape, 0) * sizeof(float)),
+        bytes_(model::block_matmul_parameters(shape) * sizeof(float)),
         exec_(engine::lane_space(schedule::Lane::compute)),
         buffer_("minitaw::screen", 2 * bytes_),
         staging_("minitaw::staging", 2 * schedule::chunk_bytes) {

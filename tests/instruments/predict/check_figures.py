@@ -104,9 +104,9 @@ def figures():
 def idle():
     """Two stages of a block each and one micro-batch: a rank idles while the other one computes."""
     write(2, 1, "40 MB/s", 1)
-    (case,) = json.loads(
-        predict("--json", schedule="1f1b", micro_batches=1, recompute="none")
-    )["cases"]
+    (case,) = json.loads(predict("--json", schedule="1f1b", micro_batches=1, recompute="none"))[
+        "cases"
+    ]
     step = SEQUENCE + 2 * 4 * 16 * 64 / 40e6
     share = SEQUENCE / 2 / step
     found = {name: case[name] for name in ("step_s", "compute", "idle")}

@@ -145,7 +145,7 @@ TEST(Machine, RefusesInOneSentence) {
 constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
 
 model::Shape shape_of(int layers) {
-  return {layers, 64, 2, 2, std::vector<std::int64_t>(layers, 128), 64, 16, 1};
+  return {layers, 64, 2, 2, 128, 64, 16, 1};
 }
 
 /// A program of transfers alone, on four ranks in two groups.
@@ -462,7 +462,7 @@ TEST(Predict, TimesActionsByHand) {
 TEST(Predict, FloorsAreWhatThePredictionCounts) {
   std::vector<Case> cases(3, case_of("weipipe", 4, topology::Groups({2, 2})));
   for (Case& c : cases)
-    c.shape.ffn = {128, 64, 256, 32};
+    c.shape.layers = 5;
   cases[1].shape.recompute = model::Recompute::keep_attention;
   cases[2].shape.recompute = model::Recompute::none;
   for (const double taper : {1.0, 0.1}) {

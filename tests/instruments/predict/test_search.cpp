@@ -20,7 +20,7 @@ Machine machine_with(const std::vector<std::string>& changes = {}) {
 Case base() {
   Case c;
   c.schedule = "ddp";
-  c.shape = {4, 64, 2, 2, std::vector<std::int64_t>(4, 128), 64, 16, 1};
+  c.shape = {4, 64, 2, 2, 128, 64, 16, 1};
   c.ranks = 4;
   c.groups = topology::Groups({2, 2});
   c.micro_batches = 4;

@@ -192,7 +192,7 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
 }
 
 TEST(Workbench, AmountsAreThoseOfTheShape) {
-  const model::Shape shape{1, 8, 2, 2, {7}, 11, 3, 2, model::Dtype::fp32};
+  const model::Shape shape{1, 8, 2, 2, 7, 11, 3, 2, model::Dtype::fp32};
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), peer = rank ^ 1;
   const auto workbench =
       make_workbench(MPI_COMM_WORLD, comm::mpi::detect_placement(MPI_COMM_WORLD), shape, false);
