@@ -17,16 +17,14 @@ enum class Rule : std::uint8_t {
 };
 
 template <>
-inline constexpr auto table_of<Rule> = std::to_array<Named<Rule>>({
-    {Rule::fresh_reads, "fresh reads"},
-    {Rule::no_overwrite, "no overwrite"},
-    {Rule::matched_messages, "matched messages"},
-    {Rule::same_collectives, "same collectives"},
-    {Rule::exact_gradients, "exact gradients"},
-    {Rule::all_waited, "all waited"},
-    {Rule::no_deadlock, "no deadlock"},
-    {Rule::slots_accounted, "slots accounted"},
-});
+inline constexpr auto table_of<Rule> = named<Rule>({"fresh reads",
+    "no overwrite",
+    "matched messages",
+    "same collectives",
+    "exact gradients",
+    "all waited",
+    "no deadlock",
+    "slots accounted"});
 static_assert(is_complete(Rule::slots_accounted));
 
 struct Violation {

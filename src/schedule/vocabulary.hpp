@@ -37,6 +37,15 @@ struct Named {
   std::string_view name;
 };
 
+/// The table of such an enumeration, from the names of its values in order.
+template <class Enum, std::size_t count>
+constexpr auto named(const std::string_view (&names)[count]) {
+  std::array<Named<Enum>, count> rows{};
+  for (std::size_t i = 0; i < count; ++i)
+    rows[i] = {static_cast<Enum>(i), names[i]};
+  return rows;
+}
+
 // ---- Memory and traffic: what slots and payloads are counted as ----
 
 enum class Memory : std::uint8_t {
@@ -50,28 +59,16 @@ enum class Memory : std::uint8_t {
 };
 
 template <>
-inline constexpr auto table_of<Memory> = std::to_array<Named<Memory>>({
-    {Memory::weights, "weights"},
-    {Memory::gradients, "gradients"},
-    {Memory::optimiser, "optimiser"},
-    {Memory::activations, "activations"},
-    {Memory::buffers, "buffers"},
-    {Memory::tokens, "tokens"},
-    {Memory::context, "context"},
-});
+inline constexpr auto table_of<Memory> = named<Memory>(
+    {"weights", "gradients", "optimiser", "activations", "buffers", "tokens", "context"});
 static_assert(is_complete(Memory::context));
 inline constexpr int memory_kinds = table_of<Memory>.size();
 
 enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings, context };
 
 template <>
-inline constexpr auto table_of<Traffic> = std::to_array<Named<Traffic>>({
-    {Traffic::weights, "weights"},
-    {Traffic::gradients, "gradients"},
-    {Traffic::activations, "activations"},
-    {Traffic::embeddings, "embeddings"},
-    {Traffic::context, "context"},
-});
+inline constexpr auto table_of<Traffic> =
+    named<Traffic>({"weights", "gradients", "activations", "embeddings", "context"});
 static_assert(is_complete(Traffic::context));
 inline constexpr int traffic_kinds = table_of<Traffic>.size();
 
@@ -93,17 +90,15 @@ enum class Lane : std::uint8_t {
 };
 
 template <>
-inline constexpr auto table_of<Lane> = std::to_array<Named<Lane>>({
-    {Lane::compute, "compute"},
-    {Lane::inputs_group, "inputs_group"},
-    {Lane::inputs_recv, "inputs_recv"},
-    {Lane::inputs_send, "inputs_send"},
-    {Lane::gradients_group, "gradients_group"},
-    {Lane::gradients_recv, "gradients_recv"},
-    {Lane::gradients_send, "gradients_send"},
-    {Lane::context_inputs, "context_inputs"},
-    {Lane::context_gradients, "context_gradients"},
-});
+inline constexpr auto table_of<Lane> = named<Lane>({"compute",
+    "inputs_group",
+    "inputs_recv",
+    "inputs_send",
+    "gradients_group",
+    "gradients_recv",
+    "gradients_send",
+    "context_inputs",
+    "context_gradients"});
 static_assert(is_complete(Lane::context_gradients));
 inline constexpr int lanes = table_of<Lane>.size();
 
