@@ -2,6 +2,7 @@
 #include "schedule/builder.hpp"
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <numeric>
 #include <ranges>
 #include <utility>
@@ -197,17 +198,10 @@ void Builder::sum_over_context(const std::vector<int>& ranks, int tick) {
     return;
   summed_over_context_ = true;
   const int group = communicator(fmt::format("context{}", ranks[0] / context()), ranks);
-  for (const int shard : program_.ranks[ranks[0]].owned_shards)
-    collective(Phase::push_last,
-        group,
-        make_action(Kind::all_reduce, tick, Payload::gradient, shard),
-        accumulators(ranks, shard));
-  if (program_.ranks[ranks[0]].has_embeddings() && !embeddings_shared())
-    collective(Phase::push_last,
-        group,
-        make_action(
-            Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings_part(ranks[0])),
-        std::vector(ranks.size(), all_embeddings_gradient));
+  for (const Updated& u : updated_by(ranks[0]))
+    if (!of_embeddings(u.gradient) || !embeddings_shared())
+      collective(
+          Phase::push_last, group, sum_of(u, tick), std::vector(ranks.size(), u.gradient_buffer));
 }
 
 void Builder::epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer moved) {
@@ -225,44 +219,42 @@ Part Builder::embeddings_part(int rank) const {
 std::vector<Builder::Updated> Builder::updated_by(int rank) const {
   std::vector<Updated> all;
   for (const int shard : program_.ranks[rank].owned_shards)
-    all.push_back(
-        {Payload::weights, Payload::gradient, shard, owned(rank, shard), accumulator(rank, shard)});
+    all.push_back({Payload::weights,
+        Payload::gradient,
+        shard,
+        part_of(program_, rank, SlotClass::owned),
+        owned(rank, shard),
+        accumulator(rank, shard)});
   if (program_.ranks[rank].has_embeddings())
     all.push_back({Payload::embeddings,
         Payload::embeddings_gradient,
         embeddings_part(rank).index,
+        embeddings_part(rank),
         all_embeddings,
         all_embeddings_gradient});
   return all;
 }
 
+Action Builder::sum_of(const Updated& updated, int tick) {
+  const int shard = of_embeddings(updated.gradient) ? -1 : updated.number;
+  return make_action(Kind::all_reduce, tick, updated.gradient, shard, updated.part);
+}
+
 /// Each shard's gradient as soon as the last contribution of its own replica is in it.
 void Builder::sum_over_replicas(int rank, int tick) {
   const int last_replica = program_.groups.ranks() - ranks() + rank;
-  const auto sum = [&](Phase phase, Action action, VirtualBuffer moved) {
-    action.lane =
-        lane_of(action.kind, action.payload, program_.groups.together(rank, last_replica));
-    action.communicator = among_replicas;
-    add(rank, phase, action, {{buffer, moved}});
-  };
-  const RankProgram& program = program_.ranks[rank];
-  std::vector<int> last(program.owned_shards.size(), -1);  // tick of the last use
+  std::map<int, int> last;  // by accumulator: tick of its last use
   for (const Emitted& e : drafts_[rank].emitted)
     for (const VirtualBuffer v : e.buffers)
       if (v.valid() && v.cls == SlotClass::accumulator)
         last[v.id] = std::max(last[v.id], e.action.tick);
-  const Part slice = part_of(program_, rank, SlotClass::owned);
-  for (std::size_t k = 0; k < last.size(); ++k) {
-    const int shard = program.owned_shards[k], when = std::min(last[k], tick);
-    sum(Phase::push_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, shard, slice),
-        accumulator(rank, shard));
+  for (const Updated& u : updated_by(rank)) {
+    const bool at_end = of_embeddings(u.gradient);
+    Action sum = sum_of(u, at_end ? tick : std::min(last[u.gradient_buffer.id], tick));
+    sum.communicator = among_replicas;
+    sum.lane = lane_of(sum.kind, sum.payload, program_.groups.together(rank, last_replica));
+    add(rank, at_end ? Phase::epilogue : Phase::push_last, sum, {{buffer, u.gradient_buffer}});
   }
-  if (program.has_embeddings())
-    sum(Phase::epilogue,
-        make_action(
-            Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings_part(rank)),
-        all_embeddings_gradient);
 }
 
 /// Squares of all parts of the model are summed over ranks that together own each once: with the
@@ -296,9 +288,13 @@ bool Builder::embeddings_shared() const {
   });
 }
 
-void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
+/// Each rank updates a slice of the embeddings that all have, but all of them where it does so with
+/// all shards.
+void Builder::add_epilogue(int tick) {
   const bool shared = embeddings_shared();
-  const bool sliced = shared && update == EmbeddingsUpdate::sliced;
+  const bool owns_all =
+      program_.owned_slices == 1 && std::ssize(program_.ranks[0].owned_shards) == program_.shards;
+  const bool sliced = shared && !owns_all;
   if (sliced)
     program_.embeddings_slices = ranks();
   if (shared)
@@ -324,21 +320,19 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
     add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});
 }
 
-void Builder::finish_rank(int r, Overlap overlap) {
-  auto emitted = std::exchange(drafts_[r].emitted, {});
-  std::ranges::stable_sort(
-      emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
-  RankProgram& rank = program_.ranks[r];
-  rank.actions = list_of(emitted, &Emitted::action);
-  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer);
-  write_first_contributions(rank, program_.shard_parts);
-  assign_waits(rank, r, overlap);
-}
-
-Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
-  add_epilogue(tick, update);
-  for (int r = 0; r < ranks(); ++r)
-    finish_rank(r, overlap);
+Program Builder::finish(int tick, Overlap overlap) && {
+  add_epilogue(tick);
+  for (int r = 0; r < ranks(); ++r) {
+    auto& [emitted, buffers] = drafts_[r];
+    std::ranges::stable_sort(
+        emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
+    RankProgram& rank = program_.ranks[r];
+    rank.actions = list_of(emitted, &Emitted::action);
+    assign_slots(rank, list_of(emitted, &Emitted::buffers), buffers);
+    write_first_contributions(rank, program_.shard_parts);
+    assign_waits(rank, r, overlap);
+    emitted = {};
+  }
   if (program_.replicas > 1)
     make_replicas(program_);
   return std::move(program_);

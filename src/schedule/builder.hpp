@@ -36,13 +36,6 @@ enum class Phase : std::uint8_t {
 [[nodiscard]] Action make_action(
     Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
-/// Update of the embeddings at the end of the step, unless they are split or one rank has all.
-enum class EmbeddingsUpdate {
-  sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family,
-               ///< FSDP)
-  replicated,  ///< all-reduce, everyone updates everything (DDP)
-};
-
 /// What waits although it needs no data.
 enum class Overlap {
   full,            ///< nothing
@@ -151,8 +144,7 @@ public:
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
   /// squares for clipping, all updated, join), sorts actions into issue order, assigns slots,
   /// derives waits, makes the replicas.
-  [[nodiscard]] Program finish(
-      int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
+  [[nodiscard]] Program finish(int tick, Overlap overlap = Overlap::full) &&;
 
 private:
   struct Emitted {
@@ -166,25 +158,28 @@ private:
     int next_buffer = 0;
   };
 
-  /// What a rank updates at the end of the step: a shard, or a slice of the embeddings.
+  /// What a rank updates at the end of the step: a shard or its slice of one, or a slice of the
+  /// embeddings.
   struct Updated {
     Payload weights, gradient;
-    int number;
+    int number;  ///< of the shard, or of the slice of the embeddings
+    Part part;
     VirtualBuffer weights_buffer, gradient_buffer;
   };
 
   [[nodiscard]] std::vector<Updated> updated_by(int rank) const;
+  /// Returns an all-reduce of the gradient.
+  [[nodiscard]] static Action sum_of(const Updated& updated, int tick);
   /// Part of the embeddings that a rank updates.
   [[nodiscard]] Part embeddings_part(int rank) const;
-  void add_epilogue(int tick, EmbeddingsUpdate update);
-  /// Emits a collective of all ranks on the same buffer of each.
+  void add_epilogue(int tick);
   /// Whether every rank, of several, has all of the embeddings.
   [[nodiscard]] bool embeddings_shared() const;
+  /// Emits a collective of all ranks on the same buffer of each.
   void epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer buffer);
   void sum_over_replicas(int rank, int tick);
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
   void square_gradients(int tick, bool together);
-  void finish_rank(int rank, Overlap overlap);
 
   topology::Groups groups_;  ///< of one replica
   int layers_;

@@ -66,7 +66,7 @@ public:
             {hidden, state},
             {deferred, left.deferred},
             {keys, prefix.keys},
-            {key_gradient, v.backward() ? prefix.gradient : RankBuffers()},
+            {key_gradient, prefix.gradient},
             {gradient, v.kind == Kind::backward_input ? RankBuffers() : of_gradient}});
     if (v.kind == Kind::forward && ends)
       add(action_of(Kind::loss), of_ends);
@@ -256,8 +256,7 @@ public:
       const auto of_group = [&](const RankBuffers& all) {
         return all.empty() ? all : RankBuffers(all.begin() + first, all.begin() + first + count);
       };
-      emitter.visit(
-          visit, of_group(weights), visit.backward() ? of_group(gradients) : RankBuffers());
+      emitter.visit(visit, of_group(weights), of_group(gradients));
       visit.micro_batch += per_rank_;
       first += count;
     }

@@ -22,7 +22,7 @@ Program make(const Request& request) {
         builder.world(),
         make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s),
         builder.accumulators(all, s));
-  return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
+  return std::move(builder).finish(lockstep.last_tick() + 1);
 }
 }  // namespace
 

@@ -183,7 +183,7 @@ Program make(const Request& request) {
     if (now.backward())
       sharding.scatter(now, gradients, lockstep.is_last(now));
   }
-  return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
+  return std::move(builder).finish(lockstep.last_tick() + 1);
 }
 }  // namespace
 

@@ -18,8 +18,6 @@ struct Stages {
   int count() const { return ranks * chunks; }
 
   int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
-
-  int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
 /// The work of one rank, in the order in which a rule puts it. Each call appends the visit of a
@@ -141,13 +139,13 @@ void order_zb_v(Order& order) {
 }
 
 Orders orders_of(const Stages& stages, StageRule rule, int micro_batches, int slices) {
-  Orders orders{{}, {}, micro_batches * slices};
-  for (int s = 0; s < stages.count(); ++s)
-    orders.rank_of.push_back(stages.rank_of(s));
+  Orders orders{std::vector<int>(stages.count()), {}, micro_batches * slices};
   for (int i = 0; i < stages.ranks; ++i) {
     Order order(stages, i, orders.micro_batches, slices);
     rule(order);
     orders.visits.push_back(std::move(order).visits());
+    for (const Visit& visit : orders.visits.back())
+      orders.rank_of[visit.shard] = i;
   }
   if (set_ticks(orders) != nullptr)
     throw LogicError("stages wait for one another");
@@ -217,9 +215,8 @@ private:
 Program build_pipeline(const Request& request, const Orders& orders) {
   Builder builder(request, orders.stages());
   const int last_tick = Pipeline(builder, orders).run();
-  return std::move(builder).finish(last_tick + 1,
-      EmbeddingsUpdate::replicated,
-      request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
+  return std::move(builder).finish(
+      last_tick + 1, request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
 }
 
 Program build_by(StageRule rule, const Request& request) {

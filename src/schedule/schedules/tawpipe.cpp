@@ -14,19 +14,12 @@ namespace {
 /// for the last term, by which no rank receives two shards in a row. With unequal groups too, every
 /// rank owns as many shards as any other, give or take one.
 std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
-  std::vector<int> owners;
-  std::vector<int> owned(groups.count(), 0);
-  while (static_cast<int>(owners.size()) < shards) {
-    // One pass over the groups gives a shard to each that has a rank left in this round of one
-    // shard a rank.
-    const int round = static_cast<int>(owners.size()) / groups.ranks();
-    for (int k = 0; k < groups.count() && static_cast<int>(owners.size()) < shards; ++k) {
-      if (owned[k] >= (round + 1) * groups.size(k))
-        continue;
-      owners.push_back(groups.rank(k, (owned[k]++ + k) % groups.size(k)));
-    }
-  }
-  return owners;
+  std::vector<int> round;  // ranks, in the order in which each gets a shard
+  for (int i = 0; std::ssize(round) < groups.ranks(); ++i)
+    for (int k = 0; k < groups.count(); ++k)
+      if (i < groups.size(k))
+        round.push_back(groups.rank(k, (i + k) % groups.size(k)));
+  return list_of(std::views::iota(0, shards), [&](int s) { return round[s % groups.ranks()]; });
 }
 
 /// Decides who sends each shard to whom, and returns its gradient.
@@ -360,7 +353,6 @@ Program make(const Request& request) {
     }
   }
   return std::move(builder).finish(all.back().last_tick() + 1,
-      EmbeddingsUpdate::sliced,
       options.contains("cco") ? Overlap::not_of_weights : Overlap::full);
 }
 }  // namespace

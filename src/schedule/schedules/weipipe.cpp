@@ -7,22 +7,6 @@ int wrapped(int value, int ranks) {
   return ((value % ranks) + ranks) % ranks;
 }
 
-/// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1
-/// - j + r) mod P.
-struct Clock {
-  int ranks, per_rank;
-
-  int positions() const { return (per_rank + 1) * ranks - 1; }
-
-  /// The rings turn by turns once the first rank has been through all shards.
-  int forward_tick(int i) const { return i < ranks ? i : 2 * i - ranks + 1; }
-
-  int backward_tick(int j) const {
-    const int both = positions() - ranks;  // turns that the rings share
-    return ranks + (j < both ? 2 * j : j + both);
-  }
-};
-
 /// One buffer per rank that goes from rank r to rank r + 1.
 class Ring {
 public:
@@ -55,12 +39,14 @@ private:
   RankBuffers buffers_;
 };
 
+/// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1
+/// - j + r) mod P.
 class WeiPipe {
 public:
   WeiPipe(Builder& builder, int per_rank)
       : builder_(builder),
         ranks_(builder.ranks()),
-        clock_{ranks_, per_rank},
+        per_rank_(per_rank),
         forward_(builder, Payload::weights, SlotClass::weights),
         backward_(builder, Payload::weights, SlotClass::weights),
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
@@ -70,17 +56,19 @@ public:
     }
   }
 
-  /// Emits all turns; returns the tick of the last one.
+  /// Emits all turns, one a tick; returns the last tick. The rings turn by turns once the first
+  /// rank has been through all shards: its backward visit of the last one follows the forward
+  /// visit.
   int run() {
-    const int turns = clock_.positions();
-    // A rank's backward visit of its last shard follows the forward visit.
+    const int turns = (per_rank_ + 1) * ranks_ - 1;
+    int tick = -1;
     for (int i = 0; i < turns + ranks_ - 1; ++i) {
       if (i < turns)
-        turn_forward(i, i + 1 == turns);
+        turn_forward(i, ++tick, i + 1 == turns);
       if (const int j = i - ranks_ + 1; j >= 0)
-        turn_backward(j, j + 1 == turns);
+        turn_backward(j, ++tick, j + 1 == turns);
     }
-    return clock_.backward_tick(turns - 1);
+    return tick;
   }
 
 private:
@@ -104,16 +92,15 @@ private:
       VirtualBuffer weights,
       VirtualBuffer gradient) {
     const int number = since / ranks_;  // of the micro-batch on this rank
-    if (since < 0 || number >= clock_.per_rank)
+    if (since < 0 || number >= per_rank_)
       return;
-    const int micro_batch = rank * clock_.per_rank + number;
+    const int micro_batch = rank * per_rank_ + number;
     const bool adds = kind == Kind::backward;  // the ring brings the gradient of other ranks
     emitters_[rank].visit({tick, shard, micro_batch, kind}, {weights}, {gradient}, adds);
   }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
-  void turn_forward(int i, bool last) {
-    const int tick = clock_.forward_tick(i);
+  void turn_forward(int i, int tick, bool last) {
     for (int r = 0; r < ranks_; ++r) {
       const int shard = forward_shard(r, i);
       if (i % ranks_ == 0)
@@ -144,8 +131,7 @@ private:
         [&](int r) { return (ranks_ - r) % ranks_; });
   }
 
-  void turn_backward(int j, bool last) {
-    const int tick = clock_.backward_tick(j);
+  void turn_backward(int j, int tick, bool last) {
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     for (int r = 0; r < ranks_; ++r)
       visit(r, j - r, tick, shard_of(r), Kind::backward, backward_.at(r), gradients_.at(r));
@@ -167,8 +153,7 @@ private:
   }
 
   Builder& builder_;
-  int ranks_;
-  Clock clock_;
+  int ranks_, per_rank_;
   Ring forward_, backward_, gradients_;
   std::vector<ComputeEmitter> emitters_;
 };
@@ -181,7 +166,7 @@ Program make(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
   WeiPipe pipe(builder, request.micro_batches_of_rank());
   const int last_tick = pipe.run();
-  return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);
+  return std::move(builder).finish(last_tick + 1);
 }
 }  // namespace
 
