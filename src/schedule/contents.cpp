@@ -167,7 +167,7 @@ private:
   void finish(Place p, bool last, bool halves) {
     const Action& a = at(p);
     for (const std::int32_t chunk : chunks_of(p.rank))
-      need_key_gradient(p, key_gradient, {chunk, chunk + 1}, true);
+      need_key_gradient(p, key_gradient, {chunk, chunk + 1});
     if (a[gradient].valid() == halves)
       fail(exact_gradients, p, "gives the gradient of weights, or defers it: one of the two");
     if (!halves)
@@ -210,7 +210,7 @@ private:
   void collective(Sides calls) {
     const Action& a = at(calls.front());
     if (a.kind == Kind::all_gather)
-      return a.payload == Payload::keys ? gather_keys(calls) : all_gather(calls);
+      return all_gather(calls);
     if (a.kind != Kind::broadcast)
       return reduce(calls);
     const auto root = std::ranges::find(calls, a.peer, &Place::rank);
@@ -313,25 +313,22 @@ private:
     }
   }
 
-  void gather_keys(Sides calls) {
-    const Interval range = moved(at(calls.front()));
-    for (std::size_t i = 0; i < calls.size(); ++i)
-      need_keys(calls[i], buffer, slice(calls, i));
-    for (const Place call : calls)
-      content(call, buffer).pieces.put(range, Pieces({range}));
-  }
-
+  /// Of weights, keys, or the embeddings after their update.
   void all_gather(Sides calls) {
-    const Interval range = moved(at(calls.front()));
-    const bool embeddings = of_embeddings(at(calls.front()).payload);
+    const Action& first = at(calls.front());
+    const bool embeddings = of_embeddings(first.payload);
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      need_weights(calls[i], buffer, slice(calls, i), embeddings);
-      const Pieces gathered = content(calls[i], buffer).pieces.within(slice(calls, i));
-      if (embeddings && !std::ranges::all_of(gathered, &Piece::updated))
+      const Interval own = slice(calls, i);
+      if (first.payload == Payload::keys)
+        need_keys(calls[i], buffer, own);
+      else
+        need_weights(calls[i], buffer, own, embeddings);
+      if (embeddings &&
+          !std::ranges::all_of(content(calls[i], buffer).pieces.within(own), &Piece::updated))
         fail(fresh_reads, calls[i], "slice {} is not updated yet", i);
     }
     for (const Place call : calls)
-      content(call, buffer).pieces.put(range, Pieces({range, embeddings}));
+      content(call, buffer).pieces.put(moved(first), Pieces({moved(first), embeddings}));
   }
 
   std::vector<Scratch> scratch_;  ///< per rank

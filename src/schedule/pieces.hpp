@@ -44,23 +44,17 @@ public:
 
   /// Adds what is in another sum. Returns a number that is in both, or -1.
   std::int32_t add(const Sum& other) {
-    for (const Interval run : other.runs_) {
-      const auto next = std::ranges::upper_bound(runs_, run.begin, {}, &Interval::begin);
-      const bool has_before = next != runs_.begin(), has_next = next != runs_.end();
-      if (has_before && std::prev(next)->end > run.begin)
-        return run.begin;
-      if (has_next && next->begin < run.end)
-        return next->begin;
-      const bool joins_before = has_before && std::prev(next)->end == run.begin;
-      const bool joins_next = has_next && next->begin == run.end;
-      if (joins_before)
-        std::prev(next)->end = joins_next ? next->end : run.end;
-      else if (joins_next)
-        next->begin = run.begin;
+    std::vector<Interval> all;
+    std::ranges::merge(
+        runs_, other.runs_, std::back_inserter(all), {}, &Interval::begin, &Interval::begin);
+    runs_.clear();
+    for (const Interval run : all) {
+      if (runs_.empty() || runs_.back().end < run.begin)
+        runs_.push_back(run);
+      else if (runs_.back().end == run.begin)
+        runs_.back().end = run.end;
       else
-        runs_.insert(next, run);
-      if (joins_before && joins_next)
-        runs_.erase(next);
+        return run.begin;
     }
     return -1;
   }
@@ -187,18 +181,13 @@ inline std::string describe(SlotClass cls, const Content& c) {
   if (cls == SlotClass::squares)
     return "squares";
   const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
-  if (row_of(cls).data == Data::prefix)
-    return fmt::format("{} of {} visits of slices of {} and {}",
-        cls == SlotClass::prefix ? "keys and values" : "a gradient of keys and values",
-        c.block,
+  if (const Data data = row_of(cls).data; data == Data::keys || data == Data::prefix)
+    return fmt::format("{} of {} and {}, {} {}",
+        name_of(cls),
         part,
-        micro_batch);
-  if (row_of(cls).data == Data::keys)
-    return fmt::format("{} of block {} of {} and {}",
-        cls == SlotClass::keys ? "keys" : "a gradient of keys",
-        c.block,
-        part,
-        micro_batch);
+        micro_batch,
+        data == Data::keys ? "block" : "visits of blocks:",
+        c.block);
   const std::string tokens =
       c.part < 0 ? micro_batch : fmt::format("part {} of {}", c.part, micro_batch);
   const std::string blocks = c.block == 0 ? "" : fmt::format(", {} blocks of it", c.block);

@@ -114,12 +114,9 @@ protected:
     const std::string part = of_shard                   ? fmt::format("shard {}", a.shard)
                              : number < contributions() ? "the embedding"
                                                         : "the head";
-    const std::int32_t of_sort = number % contributions();
-    const std::int32_t micro_batch = of_sort / program_.context;
-    if (program_.context == 1)
-      return fmt::format("micro-batch {} of {}", micro_batch, part);
-    return fmt::format(
-        "part {} of micro-batch {} of {}", of_sort % program_.context, micro_batch, part);
+    const std::int32_t of_sort = number % contributions(), n = program_.context;
+    const std::string text = fmt::format("micro-batch {} of {}", of_sort / n, part);
+    return n == 1 ? text : fmt::format("part {} of {}", of_sort % n, text);
   }
 
   // What actions need, and what they leave.
@@ -140,13 +137,18 @@ protected:
     return content;
   }
 
-  // Weights.
-
-  /// Refuses the program unless the slot holds the weights, in all of `range`.
-  void need_weights(Place p, Operand operand, Interval range, bool updated_too = false) {
+  /// Refuses the program unless the slot holds what it should, in all of `range`.
+  void need_parts(Rule rule, Place p, Operand operand, Interval range) {
     const Content& c = content(p, operand);
-    const bool stale = !updated_too && c.pieces.any(range, &Piece::updated);
-    if (stale || !c.same_thing(wanted(p, operand)) || !c.pieces.covers(range))
+    if (!c.same_thing(wanted(p, operand)))
+      unexpected(c.valid ? rule : fresh_reads, p, operand, wanted(p, operand));
+    if (!c.pieces.covers(range))
+      fail(rule, p, "{} lacks a part that is read", describe(at(p)[operand]));
+  }
+
+  void need_weights(Place p, Operand operand, Interval range, bool updated_too = false) {
+    need_parts(fresh_reads, p, operand, range);
+    if (!updated_too && content(p, operand).pieces.any(range, &Piece::updated))
       unexpected(fresh_reads, p, operand, wanted(p, operand));
   }
 
@@ -174,22 +176,16 @@ protected:
 
   // Keys and values of whole sequences, and their gradient.
 
-  /// Refuses the program unless the slot holds keys of the action's block and micro-batch, in all
-  /// of `range`.
+  /// Keys of the action's block and micro-batch.
   void need_keys(Place p, Operand operand, Interval range) {
-    const Content& c = content(p, operand);
-    if (!c.same_thing(wanted(p, operand)))
-      unexpected(fresh_reads, p, operand, wanted(p, operand));
-    if (!c.pieces.covers(range))
-      fail(fresh_reads, p, "{} lacks chunks of the sequences", describe(at(p)[operand]));
+    need_parts(fresh_reads, p, operand, range);
   }
 
-  /// The same of their gradient; `complete`: summed over the ranks that share the sequences.
-  void need_key_gradient(Place p, Operand operand, Interval range, bool complete) {
+  /// Their gradient, summed over the ranks that share the sequences.
+  void need_key_gradient(Place p, Operand operand, Interval range) {
     need_keys(p, operand, range);
     for (const Piece& piece : content(p, operand).pieces.within(range))
-      if (const std::int32_t missing = piece.sum.first_missing(0);
-          complete && missing < program_.context)
+      if (const std::int32_t missing = piece.sum.first_missing(0); missing < program_.context)
         fail(exact_gradients,
             p,
             "in {}, the contribution of rank {} of the context group is missing",
@@ -226,10 +222,6 @@ protected:
 
   std::int32_t blocks_of(const Action& a) const {
     return program_.blocks.empty() ? 1 : program_.blocks[a.shard];
-  }
-
-  std::int32_t visits_of_all_slices(const Action& a) const {
-    return program_.slices * blocks_of(a) * program_.key_parts;
   }
 
   /// The count before the action.
@@ -269,7 +261,9 @@ protected:
       unexpected(operand == keys ? fresh_reads : exact_gradients, p, operand, prefix(p, count));
   }
 
-  void need_all_slices(Place p) { need_prefix(p, Operand::keys, visits_of_all_slices(at(p))); }
+  void need_all_slices(Place p) {
+    need_prefix(p, keys, program_.slices * blocks_of(at(p)) * program_.key_parts);
+  }
 
   /// Adds the action's visit to `before` others. A whole visit is one of every block; it reads and
   /// writes all heads.
@@ -291,16 +285,11 @@ protected:
 
   // Gradients.
 
-  /// Refuses the program unless the slot holds a gradient, in all of `range`.
   void need_gradient(Place p, Operand operand, Interval range) {
-    const Content& c = content(p, operand);
     const Slot slot = at(p)[operand];
-    if (!c.valid && is_permanent(slot.cls))
+    if (!content(p, operand).valid && is_permanent(slot.cls))
       fail(exact_gradients, p, "{} still holds the gradient of the last step", describe(slot));
-    if (!c.same_thing(wanted(p, operand)))
-      unexpected(c.valid ? exact_gradients : fresh_reads, p, operand, wanted(p, operand));
-    if (!c.pieces.covers(range))
-      fail(exact_gradients, p, "{} lacks a slice of the sum that is read", describe(slot));
+    need_parts(exact_gradients, p, operand, range);
   }
 
   /// Returns whether the gradient of these tensors is one of this step.
@@ -372,8 +361,8 @@ protected:
     case Payload::weights: return need_weights(p, operand, moved(a), true);
     case Payload::activation: return need(p, operand, a.shard);
     case Payload::activation_grad: return need(p, operand, a.shard - 1, true);
-    case Payload::keys: return need_keys(p, operand, moved(a));
-    case Payload::key_gradient: return need_key_gradient(p, operand, moved(a), false);
+    case Payload::keys:
+    case Payload::key_gradient: return need_keys(p, operand, moved(a));
     case Payload::gradient:
     case Payload::squares: return need_gradient(p, operand, moved(a));
     case Payload::embeddings_gradient:

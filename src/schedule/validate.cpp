@@ -2,9 +2,9 @@
 // The checks of validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <fmt/ranges.h>
-#include <ranges>
+#include <map>
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/rank_order.hpp"
@@ -132,13 +132,6 @@ private:
   void check_action() {
     const Action& a = at(place_);
     const auto uses = uses_of(a);
-    check_numbers(a);
-    for (std::size_t i = 0; i < a.slots.size(); ++i) {
-      if (uses[i].classes.empty() && a.slots[i].valid())
-        fail(fresh_reads, place_, "has no use for {}", describe(a.slots[i]));
-      if (!uses[i].classes.empty() && (a.slots[i].valid() || !uses[i].optional))
-        check_slot(a, a.slots[i], uses[i].classes);
-    }
     const bool whole = row_of(a.kind).work == Work::visit;
     if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
       fail(fresh_reads,
@@ -146,6 +139,13 @@ private:
           "{}",
           shared() ? "attends to the tokens of its rank only"
                    : "is a segment of a visit, and visits are whole here");
+    check_numbers(a);
+    for (std::size_t i = 0; i < a.slots.size(); ++i) {
+      if (uses[i].classes.empty() && a.slots[i].valid())
+        fail(fresh_reads, place_, "has no use for {}", describe(a.slots[i]));
+      if (!uses[i].classes.empty() && (a.slots[i].valid() || !uses[i].optional))
+        check_slot(a, a.slots[i], uses[i].classes);
+    }
     check_lane(a);
     check_partners(a);
     for (const auto& lane : table_of<Lane>)
@@ -162,33 +162,26 @@ private:
   void check_numbers(const Action& a) const {
     const Data data = row_of(a.payload).data;
     const bool slice = data == Data::embeddings && is_compute(a.kind);
-    const bool activations = data == Data::micro_batch;
+    const bool activations = data == Data::micro_batch, of_keys = data == Data::keys;
     // The gradient at the input of the head is that of "shard" number `shards`.
     const int shards = slice ? program_.embeddings_slices : program_.shards + (activations ? 1 : 0);
-    const bool of_keys = data == Data::keys;
-    const bool of_shard = is_visit(a.kind) || data == Data::shard || activations || of_keys;
-    if ((of_shard || slice) && !within(a.shard, shards))
-      fail(fresh_reads,
-          place_,
-          "names {} {}, expected 0 to {}",
-          slice ? "slice" : "shard",
-          a.shard,
-          shards - 1);
-    const bool of_micro_batch = is_visit(a.kind) || is_end(a.kind) || activations || of_keys;
-    if (of_micro_batch && !within(a.micro_batch, program_.micro_batches))
-      fail(fresh_reads,
-          place_,
-          "names micro-batch {}, expected 0 to {}",
-          a.micro_batch,
-          program_.micro_batches - 1);
-    const bool of_block = is_segment(a.kind) || of_keys;
-    const int blocks = of_block && shared() ? program_.blocks[a.shard] : 0;
-    if (of_block ? !within(a.block, blocks) : a.block >= 0)
-      fail(fresh_reads, place_, "names block {} of {}", a.block, blocks);
+    if (slice || is_visit(a.kind) || data == Data::shard || activations || of_keys)
+      check_number(slice ? "slice" : "shard", a.shard, shards);
+    if (is_visit(a.kind) || is_end(a.kind) || activations || of_keys)
+      check_number("micro-batch", a.micro_batch, program_.micro_batches);
+    if (is_segment(a.kind) || of_keys)
+      check_number("block", a.block, shared() ? program_.blocks[a.shard] : 0);
+    else if (a.block >= 0)
+      fail(fresh_reads, place_, "names block {}, expected none", a.block);
     const bool of_heads = a.kind == Kind::forward_attend || a.kind == Kind::forward_extend;
     const int parts = of_heads ? program_.key_parts : parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, place_, "names part {} of {} where there are {}", a.part, a.parts, parts);
+  }
+
+  void check_number(const char* what, int number, int count) const {
+    if (!within(number, count))
+      fail(fresh_reads, place_, "names {} {}, expected 0 to {}", what, number, count - 1);
   }
 
   /// "weights or kept weights", of the letters "wk".
@@ -246,7 +239,7 @@ private:
   }
 
   Place place_;  // what is looked at
-  std::array<int, lanes> issued_{};
+  LaneCounts issued_{};
   std::vector<std::vector<bool>> members_;  // of each communicator, by rank
 };
 
@@ -402,37 +395,22 @@ std::optional<Violation> validate(const Program& program) {
   return std::nullopt;
 }
 
-namespace {
-/// Numbers [begin, end).
-struct Window {
-  int begin = 0, end = 0;
-
-  bool contains(int number) const { return number >= begin && number < end; }
-
-  /// At most `most` of them, around one.
-  void narrow(int centre, int most) {
-    begin = std::clamp(centre - most / 2, begin, std::max(begin, end - most));
-    end = std::min(end, begin + most);
-  }
-};
-
-/// Every visit, and the marked action, by rank and tick, under the numbers of the ticks.
-std::vector<std::vector<std::string>> cells_of(
-    const Program& program, const Violation& mark, Window ranks, Window ticks) {
-  const auto marked = [&](int rank, int action) {
-    return mark.rank == rank && mark.action == action;
-  };
-  std::vector<std::vector<std::string>> rows = {{"tick"}};
-  for (int t = ticks.begin; t < ticks.end; ++t)
-    rows[0].push_back(std::to_string(t));
-  for (int r = ranks.begin; r < ranks.end; ++r) {
-    std::vector<std::string>& row = rows.emplace_back(rows[0].size());
-    row[0] = fmt::format("r{}{}", r, marked(r, -1) ? " <--" : "");
+std::string grid(const Program& program, const Violation& mark) {
+  // A failure in a large program shows its surroundings only.
+  constexpr int most_ranks = 12, ticks_around = 4;
+  const int ranks = static_cast<int>(program.ranks.size()), shown = std::min(ranks, most_ranks);
+  const int first = std::clamp(mark.rank - most_ranks / 2, 0, ranks - shown);
+  const int centre = mark.action < 0 ? 0 : program.ranks[mark.rank].actions[mark.action].tick;
+  std::vector<std::string> lines = {fmt::format("{:<8}", "tick")};
+  std::map<int, std::vector<std::string>> columns;  // of ticks with visits, a cell of each rank
+  for (int r = first; r < first + shown; ++r) {
+    const bool marked = r == mark.rank && mark.action < 0;
+    lines.push_back(fmt::format("{:<8}", fmt::format("r{}{}", r, marked ? " <--" : "")));
     for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const bool here = marked(r, i++);
-      if (!ticks.contains(a.tick) || (!is_visit(a.kind) && !here))
+      const bool here = i++ == mark.action && r == mark.rank;
+      if (std::abs(a.tick - centre) > ticks_around || (!is_visit(a.kind) && !here))
         continue;
-      std::string& cell = row[a.tick - ticks.begin + 1];
+      std::string& cell = columns.try_emplace(a.tick, shown).first->second[r - first];
       cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
       if (a.shard >= 0)
         cell += fmt::format(" s{}", a.shard);
@@ -442,32 +420,13 @@ std::vector<std::vector<std::string>> cells_of(
         cell += " <--";
     }
   }
-  return rows;
-}
-}  // namespace
-
-std::string grid(const Program& program, const Violation& mark) {
-  // A failure in a large program shows its surroundings only.
-  constexpr int most_ranks = 12, most_ticks = 8;
-  Window ranks{0, static_cast<int>(program.ranks.size())}, ticks;
-  for (const RankProgram& rank : program.ranks)
-    for (const Action& a : rank.actions)
-      ticks = {std::min(ticks.begin, a.tick), std::max(ticks.end, a.tick + 1)};
-  const bool at_action = mark.rank >= 0 && mark.action >= 0;
-  ranks.narrow(std::max(mark.rank, 0), most_ranks);
-  ticks.narrow(at_action ? program.ranks[mark.rank].actions[mark.action].tick : 0, most_ticks);
-  const std::vector<std::vector<std::string>> rows = cells_of(program, mark, ranks, ticks);
-  std::string text;
-  for (const auto& row : rows) {
-    text += fmt::format("{:<8}", row[0]);
-    for (std::size_t c = 1; c < row.size(); ++c) {
-      const auto size_of = [&](const auto& other) { return other[c].size(); };
-      const std::size_t width = std::ranges::max(rows | std::views::transform(size_of));
-      text += fmt::format("| {:<{}} ", row[c], width);
-    }
-    text += "\n";
+  for (const auto& [tick, cells] : columns) {
+    const std::size_t width = std::ranges::max(cells, {}, &std::string::size).size();
+    lines[0] += fmt::format("| {:<{}} ", tick, width);
+    for (int r = 0; r < shown; ++r)
+      lines[r + 1] += fmt::format("| {:<{}} ", cells[r], width);
   }
-  return text;
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
 void require_valid(const Program& program) {

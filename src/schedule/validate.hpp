@@ -39,7 +39,7 @@ struct Violation {
 /// marked.
 void require_valid(const Program& program);
 [[nodiscard]] Program build_valid(const Request& request);
-/// Rank-by-tick grid of the compute lane (one column a tick) around a violation, which is marked
-/// with "<--".
+/// Rank-by-tick grid of the visits (one column a tick) around a violation, which is marked with
+/// "<--".
 [[nodiscard]] std::string grid(const Program& program, const Violation& mark);
 }  // namespace minitaw::schedule
