@@ -29,8 +29,6 @@ public:
     return across(groups, group, false);
   }
 
-  friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
-
 private:
   [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
 
