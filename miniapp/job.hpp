@@ -51,8 +51,7 @@ struct MpiJob {
   /// Program, ranks, settings, shaped links and notes: who computes what, and where.
   [[nodiscard]] std::string head_text(const deck::Deck& deck) const;
 
-  /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the
-  /// build.
+  /// For a record: hosts, cores, devices and processors of all ranks, libraries of the build.
   [[nodiscard]] record::Provenance provenance(
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
@@ -65,8 +64,7 @@ struct MpiJob {
   const Kokkos::ScopeGuard kokkos;
   const std::vector<std::string> uuids;          ///< of the device of each rank; empty on a host
   const std::vector<topology::RankPlace> ranks;  ///< by rank, as the rest
-  const std::vector<std::string> systems;
-  const int adapters;  ///< of the node that has fewest
+  const int adapters;                            ///< of the node that has fewest
   harness::CaseRunner runner;
 };
 

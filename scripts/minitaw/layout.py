@@ -49,8 +49,6 @@ class Layout:
             case "setting":
                 self.columns[name] = entry
                 self.settings.append(name)
-                path = f"settings/{name}"
-                self.of_case[path] = Entry(path, kind, units)
 
 
 @functools.cache

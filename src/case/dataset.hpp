@@ -7,10 +7,8 @@
 #include "base/table.hpp"
 
 namespace minitaw {
-using Values = std::variant<std::vector<std::int64_t>,
-    std::vector<std::uint64_t>,
-    std::vector<double>,
-    std::vector<std::string>>;
+using Values =
+    std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 /// Type of one element.
 [[nodiscard]] Values one(const Cell& cell);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <optional>
-#include <span>
 #include <string_view>
 #include "base/statistics.hpp"
 #include "case/case.hpp"
@@ -11,6 +10,9 @@
 #include "trace/timeline.hpp"
 
 namespace minitaw {
+/// What a part of the program has for columns of the record, by their names.
+using Cells = std::vector<std::pair<std::string_view, Cell>>;
+
 enum class Status {
   ok,
   wrong,    ///< a check failed
@@ -25,15 +27,10 @@ enum class Status {
 struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};  ///< from the program
   std::array<std::uint64_t, schedule::memory_kinds>
-      measured{};           ///< that Kokkos has allocated, by its callbacks
-  std::uint64_t other = 0;  ///< that Kokkos has allocated for nothing that was planned
-  std::uint64_t libraries =
-      0;  ///< workspaces that libraries were given beside the arena, on a device
-  std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: its peak is not known
-  std::uint64_t process_peak = 0;   ///< largest resident set of the process during the case
-  std::uint64_t device_begin =
-      0;  ///< in use on the device when the case began, by all that runs there
-  std::uint64_t device_used = 0;  ///< in use there at its end; 0: no device
+      measured{};                  ///< that Kokkos has allocated, by its callbacks
+  std::uint64_t other = 0;         ///< that Kokkos has allocated for nothing that was planned
+  std::uint64_t process_peak = 0;  ///< largest resident set of the process during the case
+  std::uint64_t device_used = 0;   ///< in use on the device at the end, by all; 0: no device
 };
 
 struct CaseResult {
@@ -74,25 +71,12 @@ struct CaseResult {
   std::string matmul_algorithms;  ///< chosen by time, a line for each kind of product
   std::string transport;          ///< the one that moved the data
 
-  std::vector<Dataset> found;  ///< by instruments
-
-  /// What an instrument has found, by its path; nullptr: nothing.
-  [[nodiscard]] const Dataset* find(std::string_view path) const;
-  [[nodiscard]] Dataset* find(std::string_view path);
-
-  /// Its values; none if it is not there. Throws std::bad_variant_access for another type.
-  template <class T>
-  [[nodiscard]] std::span<const T> values_of(std::string_view path) const {
-    const Dataset* dataset = find(path);
-    if (dataset == nullptr)
-      return {};
-    return std::get<std::vector<T>>(dataset->values);
-  }
+  Cells found;  ///< by instruments
 };
 
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure
 /// counts.
 void fail(CaseResult& result, std::string reason);
-/// Now, ISO 8601, UTC: "2026-07-18T09:30:00Z", or to the millisecond, "2026-07-18T09:30:00.250Z".
-[[nodiscard]] std::string utc_now(bool to_millisecond = false);
+/// Now, ISO 8601, UTC: "2026-07-18T09:30:00.250Z".
+[[nodiscard]] std::string utc_now();
 }  // namespace minitaw

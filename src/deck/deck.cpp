@@ -358,7 +358,7 @@ Deck make_deck(const std::string& text,
     const std::string& path,
     const std::vector<std::string>& overrides,
     const Job& job) {
-  Deck deck{path, text, overrides, {}, {}, {}};
+  Deck deck{path, text, {}, {}, {}};
   GivenKeys given = parse_toml(text, path);
   for (const std::string& override : overrides)
     override_key(given, override);

@@ -5,8 +5,7 @@
 namespace minitaw::deck {
 struct Deck {
   std::string path;
-  std::string text;                    ///< as read, for the record
-  std::vector<std::string> overrides;  ///< "key=value" of the command line
+  std::string text;                 ///< as read, for the record
   std::vector<Case> cases;          ///< Cartesian product of the axes, first key of keys() slowest
   std::vector<std::string> notes;   ///< what was left out, one sentence each
   std::vector<std::string> unused;  ///< of these: values that no case has, and why

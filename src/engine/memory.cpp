@@ -190,7 +190,6 @@ MemoryTaken MemoryWatch::taken() const {
   return {.kokkos = growth(&OfLabel::peak),
       .process_begin = process_begin_,
       .process_peak = std::max(process_peak_, peak_memory()),
-      .libraries = kernels::library_bytes(),
       .device_begin = device_begin_,
       .device_used = used_on_device()};
 }

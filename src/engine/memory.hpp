@@ -29,8 +29,7 @@ struct MemoryTaken {
   std::map<std::string, std::uint64_t> kokkos;
   std::uint64_t process_begin =
       0;  ///< resident set when the case began; 0: the peak of a case is not known
-  std::uint64_t process_peak = 0;  ///< largest resident set since then
-  std::uint64_t libraries = 0;     ///< workspaces of libraries on the device, now
+  std::uint64_t process_peak = 0;  ///< largest resident set since
   std::uint64_t device_begin =
       0;  ///< in use on the device when the case began, by all that runs there; 0: not known
   std::uint64_t device_used = 0;  ///< in use there now; 0: no device

@@ -253,7 +253,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
         listener->before_step(timed);
     check(MPI_Barrier(comm), "MPI_Barrier");
     if (timed == 0)
-      result.begun = {utc_now(true)};
+      result.begun = {utc_now()};
 
     guard_.pause();
     const double seconds = runtime.step();
@@ -271,7 +271,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
     if (s == 0 && reference != nullptr)
       watch.leave_out([&] { check_first_step(running, *reference, result); });
   }
-  result.ended = {utc_now(true)};
+  result.ended = {utc_now()};
 
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)

@@ -123,7 +123,7 @@ void collect_memory(const engine::Runtime& runtime,
 }
 }  // namespace
 
-/// Pinned slots are buffers; workspaces of libraries have a figure of their own.
+/// Pinned slots are buffers; workspaces of libraries are in no figure.
 RankMemory memory_of(const schedule::Footprint& plan,
     const engine::MemoryTaken& taken,
     const PlannedBeside& beside) {
@@ -137,10 +137,7 @@ RankMemory memory_of(const schedule::Footprint& plan,
   for (const auto& [label, bytes] : taken.kokkos)
     if (!planned.contains(label))
       memory.other += bytes;
-  memory.libraries = taken.libraries;
-  memory.process_begin = taken.process_begin;
   memory.process_peak = taken.process_peak;
-  memory.device_begin = taken.device_begin;
   memory.device_used = taken.device_used;
   return memory;
 }

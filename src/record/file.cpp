@@ -10,27 +10,17 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include "base/error.hpp"
 
 namespace minitaw::record {
+namespace fs = std::filesystem;
+
 namespace {
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error(
       fmt::format("{} cannot be written: {} ({})", path, what, std::strerror(errno)));
-}
-
-void write_all(int file, Bytes bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      fail(path, "writing the copy failed");
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
 }
 
 std::string copy_name(const std::string& path) {
@@ -39,27 +29,30 @@ std::string copy_name(const std::string& path) {
 
 /// Writes the copy and gives it the name of the file.
 void write_and_rename(const std::string& path, Bytes bytes) {
-  const Descriptor copy(
-      ::open(copy_name(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (copy < 0)
+  const std::string name = copy_name(path);
+  std::ofstream copy(name, std::ios::binary);
+  if (!copy)
     fail(path, "its copy cannot be created");
   // The new file is as private as the old one was.
-  struct stat old{};
-  if (::stat(path.c_str(), &old) == 0)
-    (void)::fchmod(copy, old.st_mode & 07777);
-  write_all(copy, bytes, path);
-  if (::fsync(copy) != 0)
+  std::error_code ignored;  // not every file system has permissions
+  if (const fs::file_status old = fs::status(path, ignored); fs::exists(old))
+    fs::permissions(name, old.permissions(), ignored);
+  copy.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  if (!copy.flush())
+    fail(path, "writing the copy failed");
+  const Descriptor written(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (::fsync(written) != 0)
     fail(path, "forcing the copy to disk failed");
-  if (::rename(copy_name(path).c_str(), path.c_str()) != 0)
+  if (::rename(name.c_str(), path.c_str()) != 0)
     fail(path, "renaming the copy failed");
 }
 
 /// Options that keep the file in memory. The user gets our one sentence instead of HDF5's error
-/// stack.
+/// stack. No file makes HDF5 load foreign code or leads it to another file.
 h5::Id memory_access() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  H5PLset_loading_state(
-      0);  // miniTaw compresses nothing, and no file is to make it load foreign code
+  H5PLset_loading_state(0);
+  H5Lunregister(H5L_TYPE_EXTERNAL);
   h5::Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create file options");
   h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
   return access;
@@ -115,7 +108,7 @@ void replace_file(const std::string& path, Bytes bytes) {
     throw;
   }
   // A rename is on disk only when the folder is. Not every file system can do that for folders.
-  const std::string name = std::filesystem::path(path).parent_path().string();
+  const std::string name = fs::path(path).parent_path().string();
   const Descriptor folder(
       ::open(name.empty() ? "." : name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder >= 0)
@@ -151,7 +144,7 @@ h5::Id new_file() {
 }
 
 h5::Id load_file(const std::string& path) {
-  if (std::filesystem::is_directory(path))
+  if (fs::is_directory(path))
     throw InputError(fmt::format("{} is not a file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file)

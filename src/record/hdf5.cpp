@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.hpp"
 #include <algorithm>
-#include <exception>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
@@ -15,10 +14,9 @@ constexpr bool is_text = std::is_same_v<T, std::string>;
 
 template <class T>
 Id type_of() {
-  Id type(H5Tcopy(is_text<T>                        ? H5T_C_S1
-                  : std::is_same_v<T, double>       ? H5T_NATIVE_DOUBLE
-                  : std::is_same_v<T, std::int64_t> ? H5T_NATIVE_INT64
-                                                    : H5T_NATIVE_UINT64),
+  Id type(H5Tcopy(is_text<T>                  ? H5T_C_S1
+                  : std::is_same_v<T, double> ? H5T_NATIVE_DOUBLE
+                                              : H5T_NATIVE_INT64),
       H5Tclose,
       "copy a type");
   if (is_text<T>) {
@@ -43,12 +41,25 @@ Id open_dataset(hid_t parent, const std::string& path) {
   return {H5Dopen2(parent, path.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + path};
 }
 
-Id shape_of(hid_t dataset, const std::string& path, std::size_t dimensions) {
-  Id space(H5Dget_space(dataset), H5Sclose, "read the shape of " + path);
-  if (const int found = H5Sget_simple_extent_ndims(space); found != static_cast<int>(dimensions))
-    throw std::runtime_error(
-        fmt::format("HDF5: {} has {} dimensions, not {}", path, found, dimensions));
-  return space;
+void require(bool holds, const std::string& path, const std::string& what) {
+  if (!holds)
+    throw std::runtime_error(fmt::format("/{} {}", path, what));
+}
+
+/// Throws unless the values lie in the file itself, as they are, and are no more than it has bytes.
+void require_plain(const Id& dataset, const Id& type, const Id& space, const std::string& path) {
+  const Id options(H5Dget_create_plist(dataset), H5Pclose, "read the options of " + path);
+  require(H5Pget_external_count(options) == 0 && H5Pget_layout(options) != H5D_VIRTUAL,
+      path,
+      "has its values in another place");
+  require(H5Pget_nfilters(options) == 0, path, "is compressed or filtered");
+  const Id file(H5Iget_file_id(dataset), H5Fclose, "find the file");
+  hsize_t bytes = 0;
+  check(H5Fget_filesize(file, &bytes), "tell the size of the file");
+  const auto values = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space));
+  require(values <= std::min(bytes, H5Dget_storage_size(dataset)) / H5Tget_size(type),
+      path,
+      fmt::format("claims {} values, more than the file holds", values));
 }
 
 std::string printable(std::string text) {
@@ -166,13 +177,19 @@ void remove(hid_t parent, const std::string& path) {
 template <class T>
 Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions) {
   const Id dataset = open_dataset(parent, path);
-  const Id space = shape_of(dataset, path, dimensions);
+  const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of " + path);
+  const Id stored(H5Dget_type(dataset), H5Tclose, "read the type of " + path), type = type_of<T>();
+  const int found = H5Sget_simple_extent_ndims(space);
+  require(H5Sget_simple_extent_type(space) != H5S_NULL && found == static_cast<int>(dimensions),
+      path,
+      fmt::format("has {} dimensions, not {}", found, dimensions));
+  require(H5Tget_class(stored) == H5Tget_class(type) &&
+              (is_text<T> ? H5Tis_variable_str(stored) > 0 : H5Tget_size(stored) <= sizeof(double)),
+      path,
+      "has an unexpected type");
+  require_plain(dataset, stored, space, path);
   Array<T> array{std::vector<hsize_t>(dimensions), {}};
   check(H5Sget_simple_extent_dims(space, array.shape.data(), nullptr), "read the shape of " + path);
-  const Id stored(H5Dget_type(dataset), H5Tclose, "read the type of " + path), type = type_of<T>();
-  if (H5Tget_class(stored) != H5Tget_class(type) ||
-      (is_text<T> ? H5Tis_variable_str(stored) <= 0 : H5Tget_size(stored) > sizeof(double)))
-    throw std::runtime_error(fmt::format("HDF5: {} has an unexpected type", path));
   const auto count = static_cast<std::size_t>(H5Sget_simple_extent_npoints(space));
   if (count == 0)
     return array;
@@ -188,64 +205,7 @@ Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions) {
   return array;
 }
 
-namespace {
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw std::runtime_error(fmt::format("/{} {}", path, what));
-}
-
-void require_plain_dataset(const Id& dataset, const std::string& at) {
-  const Id options(H5Dget_create_plist(dataset), H5Pclose, "read the options of /" + at);
-  if (H5Pget_external_count(options) != 0 || H5Pget_layout(options) == H5D_VIRTUAL)
-    refuse(at, "has its values in another place");
-  if (H5Pget_nfilters(options) != 0)
-    refuse(at, "is compressed or filtered");
-  const Id type(H5Dget_type(dataset), H5Tclose, "read the type of /" + at);
-  const H5T_class_t kind = H5Tget_class(type);
-  const bool is_text = kind == H5T_STRING && H5Tis_variable_str(type) > 0;
-  const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of /" + at);
-  if ((!is_text && kind != H5T_INTEGER && kind != H5T_FLOAT) ||
-      H5Sget_simple_extent_type(space) == H5S_NULL)
-    refuse(at, "holds neither numbers nor texts");
-  const auto values = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space));
-  const Id file(H5Iget_file_id(dataset), H5Fclose, "find the file");
-  hsize_t bytes = 0;
-  check(H5Fget_filesize(file, &bytes), "tell the size of the file");
-  if (values > std::min(bytes, H5Dget_storage_size(dataset)) / H5Tget_size(type))
-    refuse(at, fmt::format("claims {} values, more than the file holds", values));
-}
-
-void require_plain_object(hid_t root, const std::string& at, const H5L_info_t& link) {
-  constexpr int deepest = 4;  // groups inside each other
-  if (link.type != H5L_TYPE_HARD)
-    refuse(at, "is a link to another place");
-  const Id object(H5Oopen(root, at.c_str(), H5P_DEFAULT), H5Oclose, "open /" + at);
-  const H5I_type_t type = H5Iget_type(object);
-  if (type == H5I_DATASET)
-    require_plain_dataset(object, at);
-  else if (type != H5I_GROUP || std::ranges::count(at, '/') >= deepest)
-    refuse(at, "is neither a dataset nor a group that a result has");
-}
-}  // namespace
-
-void require_plain(hid_t file) {
-  std::exception_ptr error;  // none may pass through HDF5
-  const auto each = [](hid_t root, const char* path, const H5L_info_t* link, void* data) -> herr_t {
-    try {
-      require_plain_object(root, path, *link);
-      return 0;
-    } catch (...) {
-      *static_cast<std::exception_ptr*>(data) = std::current_exception();
-      return -1;
-    }
-  };
-  const herr_t status = H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, each, &error);
-  if (error)
-    std::rethrow_exception(error);
-  check(status, "list the objects of the file");
-}
-
 template Array<std::int64_t> read(hid_t, const std::string&, std::size_t);
-template Array<std::uint64_t> read(hid_t, const std::string&, std::size_t);
 template Array<double> read(hid_t, const std::string&, std::size_t);
 template Array<std::string> read(hid_t, const std::string&, std::size_t);
 }  // namespace minitaw::record::h5

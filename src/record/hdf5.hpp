@@ -37,19 +37,15 @@ void write_attribute(
 [[nodiscard]] bool has(hid_t parent, const std::string& path);
 /// Removes a group, if there is one.
 void remove(hid_t parent, const std::string& path);
-/// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in
-/// the file themselves. Links to other places, storage outside of the file, filters (whose code
-/// HDF5 would load), references, and extents without bytes in the file are no part of a result.
-/// Reads no value.
-void require_plain(hid_t file);
 
 template <class T>
 struct Array {
   std::vector<hsize_t> shape;
   std::vector<T> values;  ///< row-major
 };
-/// A whole dataset; throws unless it has so many dimensions and this type, one of Values. Texts
-/// have no control characters: these could command the terminal on which they are shown.
+/// A whole dataset; throws unless it has so many dimensions and this type, one of Values, and its
+/// values lie in the file itself without filters. Texts have no control characters: these could
+/// command the terminal on which they are shown.
 template <class T>
 [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
 }  // namespace minitaw::record::h5

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
-#include <set>
 #include <sstream>
 #include "base/error.hpp"
 
@@ -24,32 +23,22 @@ Cell empty_cell(const std::string& type) {
   return std::int64_t{type == "index" ? -1 : 0};
 }
 
-/// Of a line, C++ needs the first four words.
+/// Of a line, C++ needs the first three words.
 Layout read_layout() {
   const std::string of_case = "cases/NNNN/";
   Layout found;
-  std::set<std::string> scalars;  // of a case
   std::istringstream lines{std::string(layout_text)};
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    std::string path, type, units, shape;
-    words >> path >> type >> units >> shape;
+    std::string path, type, units;
+    words >> path >> type >> units;
     const std::string name = path.substr(path.rfind('/') + 1);
-    if (path.starts_with(of_case)) {
-      path.erase(0, of_case.size());
-      found.units[path] = units;
-      if (shape == "-")
-        scalars.insert(path);
-    } else if (path.starts_with("setting/")) {
-      found.row.columns.push_back({name, units, true, "settings/" + name, empty_cell(type)});
-    } else if (path.starts_with("summary/")) {
-      found.row.columns.push_back({name, units, false, "", empty_cell(type)});
-    }
+    const bool is_setting = path.starts_with("setting/");
+    if (path.starts_with(of_case))
+      found.units[path.substr(of_case.size())] = units;
+    else if (is_setting || path.starts_with("summary/"))
+      found.row.columns.push_back({name, units, is_setting, empty_cell(type)});
   }
-  for (Column& column : found.row.columns)
-    for (const std::string& path : {column.name, "verification/" + column.name})
-      if (!column.is_setting && scalars.contains(path))
-        column.in_case = path;
   return found;
 }
 

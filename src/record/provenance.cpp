@@ -8,6 +8,7 @@
 #include <iterator>
 #include <regex>
 #include <sstream>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "case/result.hpp"
@@ -33,6 +34,13 @@ bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   const bool alone =
       (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
   return alone || name.size() >= shortest_in_words;
+}
+
+/// "Linux 6.12.43+deb13-amd64 x86_64"
+std::string kernel_text() {
+  utsname name{};
+  (void)uname(&name);
+  return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
 }
 
 /// So that the line can be pasted into a shell.
@@ -69,8 +77,7 @@ HostNames::HostNames(std::vector<std::string> of_node, bool shown)
   for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
     std::string full = names_[static_cast<std::size_t>(node)];
     std::ranges::transform(full, full.begin(), lower);
-    const std::string first = full.substr(0, full.find('.'));
-    for (const std::string& form : first == full ? std::vector{full} : std::vector{full, first})
+    for (const std::string& form : {full, full.substr(0, full.find('.'))})
       if (!form.empty())
         forms_.emplace_back(form, node);
   }
@@ -168,11 +175,10 @@ Provenance collect(
       entry("build_type", build::build_type),
       entry("compiler", build::compiler),
       entry("compiler_flags", build::compiler_flags),
+      entry("kernel", hosts.hidden(kernel_text())),
       entry("started", utc_now()),
       entry("command", fmt::format("{}", fmt::join(words, " "))),
-      entry("deck_path", deck.path),
       entry("deck", deck.text),
-      entry("overrides", "override", deck.overrides),
       entry("environment", "variable", recorded_environment(hosts)),
       entry("links", "property", shaped_links())};
 }

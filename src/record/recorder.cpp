@@ -47,12 +47,15 @@ Dataset scalar(std::string path, const Cell& value) {
   return {.path = std::move(path), .values = one(value)};
 }
 
+/// All integers become one type.
+template <class T>
+using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+
 template <class T>
 Dataset by(std::string axis, std::string path, const std::vector<T>& values) {
-  using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
   return {.path = std::move(path),
       .axes = std::move(axis),
-      .values = std::vector<Stored>(values.begin(), values.end()),
+      .values = std::vector<Stored<T>>(values.begin(), values.end()),
       .shape = {values.size()}};
 }
 
@@ -62,7 +65,7 @@ Dataset table(std::string axes,
     std::string path,
     const Rows& rows,
     const std::vector<std::string>& labels = {}) {
-  std::vector<std::decay_t<decltype(rows[0][0])>> flat;
+  std::vector<Stored<std::decay_t<decltype(rows[0][0])>>> flat;
   for (const auto& row : rows)
     flat.insert(flat.end(), row.begin(), row.end());
   const std::size_t columns = rows.empty() ? 0 : rows[0].size();
@@ -75,36 +78,25 @@ Dataset table(std::string axes,
 
 std::vector<Dataset> memory_of(const std::vector<RankMemory>& ranks) {
   const auto kinds = schedule::names_of<schedule::Memory>();
-  const auto bytes = [&](const std::string& name, std::uint64_t RankMemory::* of) {
-    return by("rank", "memory/" + name, list_of(ranks, of));
-  };
   return {table("rank, kind", "memory/planned", list_of(ranks, &RankMemory::planned), kinds),
       table("rank, kind", "memory/measured", list_of(ranks, &RankMemory::measured), kinds),
-      bytes("other", &RankMemory::other),
-      bytes("libraries", &RankMemory::libraries),
-      bytes("process_begin", &RankMemory::process_begin),
-      bytes("process_peak", &RankMemory::process_peak),
-      bytes("device_begin", &RankMemory::device_begin),
-      bytes("device_used", &RankMemory::device_used)};
+      by("rank", "memory/other", list_of(ranks, &RankMemory::other))};
 }
 
 std::vector<Dataset> time_of(const CaseResult& r) {
   using Time = trace::RankTime;
   const auto traffic = schedule::names_of<schedule::Traffic>();
   const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
-  const auto of_rank = [&](const std::string& name, const auto& part) {
+  const auto of_rank = [&](const std::string& name, double Time::* part) {
     return by("rank", "time/" + name, list_of(r.time, part));
   };
   return {scalar("time/step", std::int64_t{r.accounted_step}),
       scalar("time/length", length),
       of_rank("compute", &Time::compute),
-      of_rank("exposed", &Time::exposed_total),
       table("rank, kind", "time/exposed_by_kind", list_of(r.time, &Time::exposed), traffic),
       of_rank("idle", &Time::idle),
       of_rank("communication", &Time::communication),
-      of_rank("hidden", &Time::hidden),
-      of_rank("bubble", [&](const Time& t) { return t.idle / length; }),
-      of_rank("overlap", &Time::overlap)};
+      of_rank("hidden", &Time::hidden)};
 }
 
 std::vector<Dataset> bytes_of_step(const CaseResult& r) {
@@ -113,13 +105,11 @@ std::vector<Dataset> bytes_of_step(const CaseResult& r) {
     const std::size_t ranks = bytes.empty() ? 0 : static_cast<std::size_t>(r.settings.ranks);
     return Dataset{.path = path,
         .axes = "from rank, to rank, kind",
-        .values = bytes,
+        .values = std::vector<std::int64_t>(bytes.begin(), bytes.end()),
         .shape = {ranks, ranks, kinds.size()},
         .labels = kinds};
   };
-  return {matrix("bytes/planned", r.planned_bytes),
-      matrix("bytes/counted", r.counted_bytes),
-      scalar("bytes/source", r.bytes_source)};
+  return {matrix("bytes/planned", r.planned_bytes), matrix("bytes/counted", r.counted_bytes)};
 }
 
 std::vector<Dataset> timeline_of(const std::vector<trace::Event>& events) {
@@ -153,7 +143,6 @@ std::vector<Dataset> datasets_of(const CaseResult& r) {
   add(bytes_of_step(r));
   if (r.timeline)
     add(timeline_of(r.timeline->events));
-  add(r.found);
   for (Dataset& dataset : all)
     dataset.units = units_in_case(dataset.path);
   return all;
@@ -165,17 +154,6 @@ void write(hid_t file, const std::string& group, std::vector<Dataset> datasets) 
     dataset.path.insert(0, group + "/");
     h5::write(file, dataset);
   }
-}
-
-void write_case(hid_t file, const std::string& group, const CaseResult& result, const Row& row) {
-  std::vector<Dataset> all = datasets_of(result);
-  for (const Column& column : row.columns) {
-    if (column.in_case.empty())
-      continue;
-    std::erase_if(all, [&](const Dataset& d) { return d.path == column.in_case; });
-    all.push_back({.path = column.in_case, .units = column.units, .values = one(column.value)});
-  }
-  write(file, group, std::move(all));
 }
 
 /// Seconds [timed step][rank], as many as there are.
@@ -239,26 +217,6 @@ void prepend(std::vector<T> earlier, std::vector<T>& later) {
   later = std::move(earlier);
 }
 
-/// Puts what the file has along repetitions before what an instrument has found. Readings of some
-/// repetitions only would be taken for those of all: then there are none.
-/// `expected`: so many values were measured before.
-void prepend_found(hid_t file, const std::string& path, std::size_t expected, Dataset& later) {
-  std::visit(
-      [&]<class T>(std::vector<T>& values) {
-        h5::Array<T> before{std::vector<hsize_t>(later.shape.size()), {}};
-        if (h5::has(file, path))
-          before = h5::read<T>(file, path, later.shape.size());
-        if (before.shape[0] != expected || before.values.empty() || values.empty()) {
-          values.clear();
-          std::ranges::fill(later.shape, 0);
-          return;
-        }
-        prepend(std::move(before.values), values);
-        later.shape[0] += expected;
-      },
-      later.values);
-}
-
 /// The file is replaced, not written: its own permissions would not hold that up.
 void require_unprotected(const std::string& path) {
   constexpr fs::perms write =
@@ -269,28 +227,19 @@ void require_unprotected(const std::string& path) {
 }
 }  // namespace
 
-void Recorder::join(const Row& row, int number, CaseResult& result) const {
+void Recorder::join(int number, CaseResult& result) const {
   reading(path_, [&] {
     const std::string group = case_path(number) + "/";
-    const std::vector<int> repetition = read_counts(file_, group + "repetition"),
-                           position = read_counts(file_, group + "position");
-    for (Dataset& found : result.found)
-      if (found.axes.starts_with("repetition"))
-        prepend_found(file_, group + found.path, position.size(), found);
     prepend(read_seconds(file_, group + "seconds"), result.seconds);
-    prepend(repetition, result.repetition);
-    prepend(position, result.position);
+    prepend(read_counts(file_, group + "repetition"), result.repetition);
+    prepend(read_counts(file_, group + "position"), result.position);
     prepend(read_list(file_, group + "window/begin"), result.begun);
     prepend(read_list(file_, group + "window/end"), result.ended);
   });
-  for (const Extension& extension : extensions_)
-    if (extension.join)
-      extension.join(row, result);
 }
 
 Contents read_contents(hid_t file, const std::string& path) {
   return reading(path, [&] {
-    h5::require_plain(file);
     Contents found{read_rows(file), {}, {}};
     for (int number = 0; number == 0 || h5::has(file, session_path(number)); ++number) {
       const std::string session = session_path(number) + "/";
@@ -319,11 +268,6 @@ void Recorder::begin() {
   (void)h5::make_group(file_, "provenance/resumed");
   (void)h5::make_group(file_, "cases");
   write_progress();
-  const auto name = [](const Column& column) { return column.name; };
-  h5::write_attribute(h5::open_group(file_, "summary"),
-      "columns",
-      list_of(empty_row().columns, name),
-      true);  // HDF5 keeps no order
   try {
     save();
   } catch (const std::runtime_error& error) {
@@ -366,7 +310,6 @@ void Recorder::write_progress() {
   }
   const h5::Id summary = h5::open_group(file_, "summary");
   h5::write_attribute(summary, "verdict", one(verdict(rows_)));
-  h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
   for (const Extension& extension : extensions_)
     if (extension.sentence)
       h5::write_attribute(summary, extension.attribute, one(extension.sentence(rows_)));
@@ -379,17 +322,19 @@ Row Recorder::append(CaseResult result, int repetition) {
       std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
   const auto number = static_cast<int>(known - rows_.begin());
   std::ranges::fill(result.repetition, repetition);
-  if (repetition > 0 && known != rows_.end())
-    join(*known, number, result);
+  const bool is_joined = repetition > 0 && known != rows_.end();
+  if (is_joined)
+    join(number, result);
   Row row = make_row(result, number, sessions_);
   for (const Extension& extension : extensions_)
-    row.set(extension.columns(result));
+    if (is_joined)
+      extension.join(*known, result.settings, row);
   if (known == rows_.end())
     rows_.push_back(row);
   else
     *known = row;
   h5::remove(file_, case_path(number));
-  write_case(file_, case_path(number), result, row);
+  write(file_, case_path(number), datasets_of(result));
   write_progress();
   save();
   return row;

@@ -58,8 +58,8 @@ private:
   void write_progress();
   void save();
 
-  /// Puts what the file has of a case before a repetition of it. `row`: of the summary.
-  void join(const Row& row, int number, CaseResult& result) const;
+  /// Puts what the file has of a case before a repetition of it.
+  void join(int number, CaseResult& result) const;
 
   std::string path_;
   Provenance provenance_;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <fmt/ranges.h>
-#include <limits>
 #include <numeric>
 #include "base/error.hpp"
 #include "deck/deck.hpp"
@@ -12,8 +11,6 @@
 #include "record/layout.hpp"
 
 namespace minitaw::record {
-static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
 double datasheet_peak(const std::string& unit, model::Dtype dtype) {
   struct Datasheet {
     std::string_view name;
@@ -45,7 +42,7 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
       best = &device;
   }
   if (best == nullptr || unit.find("MIG") != std::string::npos)
-    return none;  // MIG: a part of a device
+    return CaseResult::unknown;  // MIG: a part of a device
   return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
 }
 
@@ -53,17 +50,16 @@ double common_peak(const std::vector<std::string>& units, const Case& c) {
   const double first = datasheet_peak(units.at(0), c.shape.dtype);
   for (int rank = 1; rank < c.ranks; ++rank)
     if (datasheet_peak(units.at(rank), c.shape.dtype) != first)
-      return none;
+      return CaseResult::unknown;
   return first;
 }
 
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
 
 namespace {
-template <class Range>
-double mean(const Range& values) {
+double mean(const std::vector<int>& values) {
   if (values.empty())
-    return none;
+    return CaseResult::unknown;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
@@ -77,17 +73,6 @@ std::vector<double> samples_of(const CaseResult& result) {
 
 double spread_of(const std::vector<double>& samples) {
   return (quantile(samples, 0.75) - quantile(samples, 0.25)) / quantile(samples, 0.5);
-}
-
-/// Standard deviation (n - 1) over mean; NaN for fewer than two.
-double variation(const std::vector<double>& samples) {
-  if (samples.size() < 2)
-    return none;
-  const double middle = mean(samples);
-  double squares = 0;
-  for (const double sample : samples)
-    squares += (sample - middle) * (sample - middle);
-  return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
 }
 
 /// Of the rank that has most.
@@ -148,7 +133,8 @@ std::string verdict(const CaseResult& r) {
   return doubts.empty() ? "VALID" : fmt::format("VALID ({})", fmt::join(doubts, "; "));
 }
 
-Cells cells_of(const CaseResult& result, int number, int session) {
+/// The columns of the core.
+static Cells cells_of(const CaseResult& result, int number, int session) {
   using enum schedule::Traffic;
   const Case& c = result.settings;
   const std::vector<double> samples = samples_of(result);
@@ -162,9 +148,6 @@ Cells cells_of(const CaseResult& result, int number, int session) {
   const auto exposed = [&](schedule::Traffic kind) {
     return total.exposed[static_cast<std::size_t>(kind)] / ranks;
   };
-  double most_idle = 0;
-  for (const trace::RankTime& rank : result.time)
-    most_idle = std::max(most_idle, rank.idle);
   const auto& losses = result.losses;
   Cells cells = {
       {"case", number},
@@ -180,10 +163,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"median_s", step},
       {"q1_s", quantile(samples, 0.25)},
       {"q3_s", quantile(samples, 0.75)},
-      {"min_s", quantile(samples, 0)},
-      {"max_s", quantile(samples, 1)},
       {"samples", std::ssize(samples)},
-      {"cv", variation(samples)},
       {"spread", spread_of(samples)},
       {"tokens_per_s", tokens_per_s},
       {"tokens_per_s_rank", tokens_per_s / c.ranks},
@@ -195,7 +175,6 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"memory_planned", worst(result, [](const RankMemory& m) { return sum(m.planned); })},
       {"memory_measured",
           worst(result, [](const RankMemory& m) { return sum(m.measured) + m.other; })},
-      {"process_begin", worst(result, &RankMemory::process_begin)},
       {"process_peak", worst(result, &RankMemory::process_peak)},
       {"device_used", worst(result, &RankMemory::device_used)},
       {"bytes_inside", counted.inside},
@@ -207,7 +186,6 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"bytes_source", result.bytes_source},
       {"exposed_share", total.exposed_total() / ranks / length},
       {"idle_share", total.idle / ranks / length},
-      {"idle_share_max", most_idle / length},
       {"compute_s", total.compute / ranks},
       {"exposed_weights_s", exposed(weights)},
       {"exposed_gradients_s", exposed(gradients)},
@@ -215,12 +193,11 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"exposed_embeddings_s", exposed(embeddings)},
       {"exposed_context_s", exposed(context)},
       {"idle_s", total.idle / ranks},
-      {"communication_s", total.communication / ranks},
       {"overlap", total.overlap()},
       {"ticks", result.ticks},
       {"idle_ticks", mean(result.idle_ticks)},
-      {"first_loss", losses.empty() ? none : losses.front()},
-      {"last_loss", losses.empty() ? none : losses.back()},
+      {"first_loss", losses.empty() ? CaseResult::unknown : losses.front()},
+      {"last_loss", losses.empty() ? CaseResult::unknown : losses.back()},
       {"gradient_error", result.max_gradient_error},
       {"loss_error", result.max_loss_error},
       {"attention_used", result.attention},
@@ -234,6 +211,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
 Row make_row(const CaseResult& result, int number, int session) {
   Row row = empty_row();
   row.set(cells_of(result, number, session));
+  row.set(result.found);
   return row;
 }
 

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <string_view>
 #include "case/result.hpp"
 
 namespace minitaw::record {
-/// What a part of the program has for columns of the summary, by their names.
-using Cells = std::vector<std::pair<std::string_view, Cell>>;
-
 /// A column of /summary, as scripts/minitaw/layout.txt has it, and what a case has in it.
 struct Column {
   std::string name;
-  std::string units;    ///< "1": a number without unit, "text"
-  bool is_setting;      ///< what was asked for, as opposed to what came out
-  std::string in_case;  ///< path of the same value in the group of its case; empty: nowhere
+  std::string units;  ///< "1": a number without unit, "text"
+  bool is_setting;    ///< what was asked for, as opposed to what came out
   Cell value;
 
   /// Without a unit; as many digits as tell the number from any other.
@@ -33,9 +28,7 @@ struct Row {
   void set(const Cells& cells);
 };
 
-/// The columns of the core, from a result.
-[[nodiscard]] Cells cells_of(const CaseResult& result, int number = 0, int session = 0);
-/// The row of a result without what instruments add.
+/// The row of a result, with what instruments have found.
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);

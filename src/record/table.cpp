@@ -83,19 +83,9 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
       "{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
 
-std::string in_mebibytes(const Row& row, std::string_view column) {
-  return to_text(row.column(column).value, as_mebibytes);
-}
-
 std::string ranks(const Row& row) {
   return ranks_text(
       static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
-}
-
-/// "counted", or "formula" without its "by": a field is a word.
-std::string bytes_text(const Row& row) {
-  const std::string& source = row.text("bytes_source");
-  return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
 
 /// The summary's column of this name, shown like this.
@@ -127,7 +117,6 @@ std::vector<TableColumn<Row>> all_columns() {
       of("q1_s", {.title = "q1", .units = "s", .width = 9}),
       of("q3_s", {.title = "q3", .units = "s", .width = 9}),
       of("tokens_per_s", {.title = "rate", .units = "token/s", .width = 9}),
-      of("tokens_per_s_rank", {.title = "rate/rank", .units = "token/s", .width = 9}),
       of("tflops_rank", {.title = "rank", .units = "TFLOP/s", .width = 9}),
       of("mfu", {.title = "MFU", .units = "%", .format = as_percent, .width = 5}),
       of("memory_measured",
@@ -136,9 +125,6 @@ std::vector<TableColumn<Row>> all_columns() {
           {.title = "inside", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
       of("bytes_between",
           {.title = "between", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
-      of("rate_inside", {.title = "inside", .units = "GB/s", .width = 9}),
-      of("rate_between", {.title = "between", .units = "GB/s", .width = 9}),
-      {.title = "bytes", .value = bytes_text, .width = 8, .name = "bytes_source"},
       of("exposed_share", {.title = "exposed", .units = "%", .format = as_percent, .width = 7}),
       of("idle_share", {.title = "idle", .units = "%", .format = as_percent, .width = 6}),
       of("overlap", {.title = "overlap", .units = "%", .format = as_percent, .width = 7}),
@@ -191,27 +177,6 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   return figures.empty() ? std::vector<std::string>{"none"} : figures;
 }
 
-/// Memory of the case that has allocated most, each figure of its worst rank, with its source;
-/// empty without cases.
-static std::string memory_text(const std::vector<Row>& rows) {
-  const auto allocated = [](const Row& row) { return row.integer("memory_measured"); };
-  const auto most = std::ranges::max_element(rows, {}, allocated);
-  if (most == rows.end() || allocated(*most) == 0)
-    return "";
-  std::string text =
-      fmt::format("# most memory: case {}, {} MiB allocated through Kokkos, {} planned",
-          most->integer("case"),
-          in_mebibytes(*most, "memory_measured"),
-          in_mebibytes(*most, "memory_planned"));
-  if (most->integer("process_begin") > 0)
-    text += fmt::format("; process {} MiB at its peak, {} before the case",
-        in_mebibytes(*most, "process_peak"),
-        in_mebibytes(*most, "process_begin"));
-  if (most->integer("device_used") > 0)
-    text += fmt::format("; device {} MiB in use", in_mebibytes(*most, "device_used"));
-  return text + "\n";
-}
-
 /// What the verdict stands on, and who judges the rest; empty if no case was executed.
 static std::string judged_text(const std::vector<Row>& rows) {
   std::ptrdiff_t executed = 0, checked = 0;
@@ -237,7 +202,7 @@ std::string closing_text(
   for (const Extension& extension : extensions)
     if (const std::string said = extension.sentence ? extension.sentence(rows) : ""; !said.empty())
       text += fmt::format("# {}\n", said);
-  text += memory_text(rows) + judged_text(rows);
+  text += judged_text(rows);
   if (std::ranges::any_of(
           rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";

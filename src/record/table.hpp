@@ -20,8 +20,8 @@ struct Missing {
 /// tokens)", followed by its doubt and the fastest case without one if it has a doubt. "none" if no
 /// case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
-/// What instruments say, who has most memory, what was judged, a line "figure of merit: ..." for
-/// each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
+/// What instruments say, what was judged, a line "figure of merit: ..." for each model, and
+/// "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(
     const std::vector<Row>& rows, const Extensions& extensions = {}, const Missing& missing = {});
 

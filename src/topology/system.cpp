@@ -5,14 +5,10 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
-#include <string_view>
-#include <sys/utsname.h>
 #include "base/error.hpp"
 
 namespace minitaw::topology {
 namespace {
-constexpr const char* unknown = "unknown";
-
 /// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the
 /// ranks: it is first.
 int announced_ranks() {
@@ -56,25 +52,6 @@ std::string line_of(const std::filesystem::path& file) {
   std::string line;
   std::getline(std::ifstream(file), line);
   return line;
-}
-
-std::string distribution(std::istream& os_release) {
-  constexpr std::string_view key = "PRETTY_NAME=";
-  for (std::string line; std::getline(os_release, line);)
-    if (line.starts_with(key)) {
-      std::erase(line, '"');
-      return line.substr(key.size());
-    }
-  return unknown;
-}
-
-std::string os_text() {
-  utsname name{};
-  if (uname(&name) != 0)
-    return unknown;
-  std::ifstream release("/etc/os-release");
-  return fmt::format(
-      "{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
 }
 
 void require_launched_together(int ranks) {

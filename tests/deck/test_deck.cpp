@@ -462,7 +462,6 @@ TEST_F(Files, DecksThatCannotBeRead) {
 TEST_F(Files, TheTextIsKeptForTheRecord) {
   const std::string path = write("d.toml", "# mine\n" + small);
   EXPECT_EQ(read_deck(path, {"seq=7"}, planned()).text, "# mine\n" + small);
-  EXPECT_THAT(read_deck(path, {"seq=7"}, planned()).overrides, ElementsAre("seq=7"));
 }
 
 TEST_F(Files, DataMustHoldASequence) {

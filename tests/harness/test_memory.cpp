@@ -96,10 +96,7 @@ TEST(Memory, OfARankIsKeptByKind) {
   taken.kokkos["y"] = 13;
   taken.kokkos[kernels::library_label] = 100;
   taken.kokkos[comm::mpi::pinned_label] = 19;
-  taken.libraries = 14;
-  taken.process_begin = 15;
   taken.process_peak = 16;
-  taken.device_begin = 17;
   taken.device_used = 18;
   const RankMemory memory = memory_of(plan, taken, {.transport = {.pinned = 20}});
   EXPECT_EQ(memory.planned.back(), 10 * mebibyte);
@@ -108,13 +105,8 @@ TEST(Memory, OfARankIsKeptByKind) {
   const std::size_t buffers = index_of(schedule::Memory::buffers);
   EXPECT_EQ(memory.planned[buffers], 10 * mebibyte + 20);
   EXPECT_EQ(memory.measured[buffers], 10 * mebibyte + 19);
-  EXPECT_EQ((std::array{memory.other,
-                memory.libraries,
-                memory.process_begin,
-                memory.process_peak,
-                memory.device_begin,
-                memory.device_used}),
-      (std::array<std::uint64_t, 6>{25, 14, 15, 16, 17, 18}));
+  EXPECT_EQ((std::array{memory.other, memory.process_peak, memory.device_used}),
+      (std::array<std::uint64_t, 3>{25, 16, 18}));
 }
 
 /// The last rank alone has a text.

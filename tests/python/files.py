@@ -41,11 +41,11 @@ def fitted(values, shape):
     ]
 
 
-def fit_case(case, given):
-    """Gives all datasets, but those that a test has `given`, the shapes that ranks, layers, steps
-    and repetitions ask for."""
+def fit_case(case, ranks, given):
+    """Gives all datasets, but those that a test has `given`, the shapes that ranks, steps and
+    repetitions ask for."""
     sizes = {
-        "P": case["settings/ranks"][()],
+        "P": ranks,
         "K": len(case["repetition"]),
         "R": len(case["position"]),
     }
@@ -61,20 +61,16 @@ def fit_case(case, given):
 def add_case(source, file, number, base, summary, datasets):
     source.copy(f"cases/{base:04}", file["cases"], f"{number:04}")
     case = file[f"cases/{number:04}"]
-    for name, value in summary.items():
-        for place in (name, f"settings/{name}", f"verification/{name}"):
-            if isinstance(case.get(place), h5py.Dataset):
-                put(case, place, value)
     if "bytes/counted" in datasets:
         datasets = {"bytes/planned": datasets["bytes/counted"]} | datasets
     for name, value in datasets.items():
         put(case, name, value)
-    fit_case(case, datasets)
+    fit_case(case, summary.get("ranks", source["summary/ranks"][base]), datasets)
 
 
 def completed(source, base, number, summary, datasets):
     """With the settings and figures that follow from those that a test gives."""
-    was = {name: source[f"cases/{base:04}/settings/{name}"][()] for name in ("ranks", "repeats")}
+    was = {name: source[f"summary/{name}"][base] for name in ("ranks", "repeats")}
     summary = {"case": number} | summary
     if summary.get("ranks", was["ranks"]) != was["ranks"]:
         summary = {"groups": str(summary["ranks"])} | summary
@@ -136,13 +132,7 @@ def make(sample, target, cases, provenance=None):
             provenance or {},
         )
         group = file.create_group("summary")
-        group.attrs.update(
-            {
-                name: value
-                for name, value in source["summary"].attrs.items()
-                if name != "figures_of_merit"
-            }
-        )
+        group.attrs.update(source["summary"].attrs)
         was = source["summary/verdict"].asstr()[:]
         group.attrs["verdict"] = verdict_of(
             [summary.get("verdict", was[base]) for base, summary, _ in cases]

@@ -102,10 +102,6 @@ def case_more(file):
     file.copy("cases/0001", "cases/0003")
 
 
-def no_settings(file):
-    del file["cases/0001/settings"]
-
-
 def no_case(file):
     del file["cases/0001"]
 
@@ -115,23 +111,20 @@ def hole_in_sessions(file):
 
 
 def other_session(file):
-    for path in ("summary/session", *(f"cases/{case}/session" for case in file["cases"])):
-        file[path][...] = 99
+    file["summary/session"][...] = 99
 
 
-def in_summary_and_cases(**settings):
+def in_summary(**settings):
     def change(file):
         for name, value in settings.items():
-            for path in ("summary", *(f"cases/{case}/settings" for case in file["cases"])):
-                file[f"{path}/{name}"][...] = value
+            file[f"summary/{name}"][...] = value
 
     return change
 
 
 def said_valid(file):
     """The case that failed, and all cases together."""
-    for path in ("summary/verdict", "cases/0002/verdict"):
-        file[path][...] = "VALID"
+    file["summary/verdict"][...] = "VALID"
     file["summary"].attrs["verdict"] = "VALID"
 
 
@@ -208,23 +201,22 @@ def prepared(first, then):
 
 SPECIAL = [
     Damage("groups in a cycle", cycle, "scripts"),
-    Damage("200 groups in one another", deep),
+    Damage("200 groups in one another", deep, "scripts"),
     Damage("2000 unknown groups", many_groups, False),
-    Damage("a named type", named_type),
+    Damage("a named type", named_type, "scripts"),
     Damage("no /cases/0001", no_case, "scripts"),
-    Damage("no settings of a case", no_settings, "scripts"),
     Damage("case 7 of 3", hole_in_cases, "scripts"),
     Damage("one case more than rows", case_more, "scripts"),
     Damage("session 9 of 2", hole_in_sessions, "scripts"),
     Damage("cases of session 99", other_session, "scripts"),
-    Damage("2^40 ranks", in_summary_and_cases(ranks=2**40, groups=str(2**40)), "scripts"),
-    Damage("groups of 2^40", in_summary_and_cases(groups=str(2**40)), "scripts"),
-    Damage("groups that are none", in_summary_and_cases(groups="1+x"), "scripts"),
-    Damage("groups of a huge number", in_summary_and_cases(groups="1+" + "9" * 5000), "scripts"),
-    Damage("no replica", in_summary_and_cases(replicas=0), "scripts"),
-    Damage("no token in a sequence", in_summary_and_cases(seq=0), "scripts"),
-    Damage("2^62 tokens in a sequence", in_summary_and_cases(seq=2**62), False),
-    Damage("2^62 repetitions asked for", in_summary_and_cases(repeats=2**62), "scripts"),
+    Damage("2^40 ranks", in_summary(ranks=2**40, groups=str(2**40)), "scripts"),
+    Damage("groups of 2^40", in_summary(groups=str(2**40)), "scripts"),
+    Damage("groups that are none", in_summary(groups="1+x"), "scripts"),
+    Damage("groups of a huge number", in_summary(groups="1+" + "9" * 5000), "scripts"),
+    Damage("no replica", in_summary(replicas=0), "scripts"),
+    Damage("no token in a sequence", in_summary(seq=0), "scripts"),
+    Damage("2^62 tokens in a sequence", in_summary(seq=2**62), False),
+    Damage("2^62 repetitions asked for", in_summary(repeats=2**62), "scripts"),
     Damage("a failed case said to be valid", said_valid, "scripts"),
     Damage("all said to be valid", all_said_valid, "scripts"),
     Damage("a faster median", faster, "scripts"),

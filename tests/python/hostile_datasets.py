@@ -183,28 +183,28 @@ class Change:
     do: Callable  # of file, path and entry
     fits: Callable = always  # of an entry: which datasets it is done to
     is_refused: Callable = always  # of an entry: whether scripts refuse the file then
-    # Where minitaw refuses it, too: in any dataset, or only in those that it reads.
-    by_program: str = "any"
+    by_program: bool = True  # minitaw refuses it, too, in the columns, which it reads
 
     def refused_by(self, path):
         """True: everybody, "scripts": those only."""
-        is_read = path.startswith("summary/") and self.by_program == "columns"
-        return True if is_read or self.by_program == "any" else "scripts"
+        return True if self.by_program and path.startswith("summary/") else "scripts"
 
 
 CHANGES = {
-    "is removed": Change(removed, is_refused=lambda entry: entry.required, by_program="columns"),
-    "is a group": Change(as_group, by_program="columns"),
-    "is a soft link": Change(link_to(lambda path: h5py.SoftLink("/summary/case"))),
+    "is removed": Change(removed, is_refused=lambda entry: entry.required),
+    "is a group": Change(as_group),
+    "is a soft link": Change(
+        link_to(lambda path: h5py.SoftLink("/summary/case")), by_program=False
+    ),
     "is a soft link to nowhere": Change(link_to(lambda path: h5py.SoftLink("/none"))),
     "is a link to itself": Change(link_to(lambda path: h5py.SoftLink(f"/{path}"))),
     "is an external link": Change(link_to(lambda path: h5py.ExternalLink("canary.h5", "/x"))),
-    "is another dataset once more": Change(second_link, by_program="none"),
-    "has another type": Change(other_type, by_program="columns"),
+    "is another dataset once more": Change(second_link, by_program=False),
+    "has another type": Change(other_type),
     "is a reference": Change(reference),
     "is a compound": Change(compound),
     "has texts of fixed length": Change(fixed_text),
-    "has one axis more": Change(more_axes, by_program="columns"),
+    "has one axis more": Change(more_axes),
     "claims 2^31 rows": Change(claimed()),
     "claims 2^31 rows, compressed": Change(claimed(compression="gzip")),
     "is compressed": Change(compressed),
@@ -214,16 +214,13 @@ CHANGES = {
         longer,
         lambda entry: is_array(entry) and entry.axes[0] != "*",
         lambda entry: entry.axes[0] in ("C", "P", "K"),
-        "columns",
     ),
-    "is empty": Change(
-        empty, is_array, lambda entry: entry.axes[0] == "C" or entry.of_valid, "columns"
-    ),
+    "is empty": Change(empty, is_array, lambda entry: entry.axes[0] == "C" or entry.of_valid),
     "has no space": Change(null_space),
     "is NaN": Change(filled(numpy.nan), is_real, never),
     "is infinite": Change(filled(numpy.inf), is_real, never),
     "is -1": Change(filled(-1), is_number, never),
-    "is 0": Change(filled(0), is_number, lambda entry: entry.type == "count", "none"),
+    "is 0": Change(filled(0), is_number, lambda entry: entry.type == "count", False),
     "is 2^62": Change(filled(2**62), is_number, never),
     "is 1e300": Change(filled(1e300), is_real, never),
     "has control characters": Change(strange_text, is_text, never),

@@ -51,7 +51,7 @@ def check_xarray(found, file):
     measured = file["cases/0000/memory/measured"][:]
     assert int(found["worst"]) == measured.sum(axis=1).max()
     assert found["memory"].measured.dims == ("rank", "kind")
-    assert found["memory"].measured.attrs["units"] == "B" and "device_used" in found["memory"]
+    assert found["memory"].measured.attrs["units"] == "B" and "planned" in found["memory"]
     assert found["weights"].dims == ("from rank", "to rank") and found["as_planned"]
     assert (found["weights"].to_numpy() == file["cases/0000/bytes/counted"][:, :, 0]).all()
 

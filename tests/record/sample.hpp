@@ -4,13 +4,13 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
-/// What instruments might have found in a case. Units are those of layout.txt.
-inline std::vector<Dataset> sample_findings() {
-  return {{.path = "energy_source", .values = one(std::string("made up 1.2"))},
-      {.path = "rank_energy",
-          .axes = "repetition, rank",
-          .values = std::vector<double>{100, 200, 300},
-          .shape = {1, 3}}};
+/// What instruments might have found in a case.
+inline Cells sample_findings() {
+  return {{"energy_source", "made up 1.2"},
+      {"energy", 600.0},
+      {"energy_per_token", 0.125},
+      {"slowest_rank", std::int64_t{2}},
+      {"slowest_ratio", 1.08}};
 }
 
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
@@ -43,10 +43,7 @@ inline CaseResult sample_case(
     }
     const auto of_rank = static_cast<std::uint64_t>(rank);
     memory.other = 300 + of_rank;
-    memory.libraries = 30000 + of_rank;
-    memory.process_begin = 40000 + of_rank;
     memory.process_peak = 50000 + of_rank;
-    memory.device_begin = 60000 + of_rank;
     memory.device_used = 70000 + of_rank;
     r.memory.push_back(memory);
     r.time.push_back(
@@ -70,27 +67,17 @@ inline CaseResult sample_case(
   return r;
 }
 
-/// Columns of the findings above, by hand.
-inline Cells sample_columns(const CaseResult& r) {
-  if (r.found.empty())
-    return {};
-  const auto steps = static_cast<double>(r.seconds.size());
-  const double tokens = tokens_of_step(r.settings) * steps;
-  return {{"energy_source", "made up 1.2"},
-      {"energy", 600.0},
-      {"energy_per_token", 600 / tokens},
-      {"slowest_rank", std::int64_t{2}},
-      {"slowest_ratio", 1.08}};
-}
-
-/// An instrument that has found what sample_case() has.
+/// An instrument that has found what sample_case() has. Repetitions add up their energy.
 inline Extensions sample_extensions() {
+  const auto join = [](const Row& earlier, const Case&, Row& row) {
+    row.set({{"energy", earlier.real("energy") + row.real("energy")}});
+  };
   const auto sentence = [](const std::vector<Row>& rows) -> std::string {
     const auto cases = std::ranges::count_if(
         rows, [](const Row& row) { return row.integer("slowest_rank") == 2; });
     return cases == 0 ? "" : fmt::format("rank 2 is slowest in {} cases", cases);
   };
-  return {{.columns = sample_columns, .join = {}, .attribute = "slowest", .sentence = sentence}};
+  return {{.join = join, .attribute = "slowest", .sentence = sentence}};
 }
 
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.

@@ -93,26 +93,6 @@ TEST(Verdict, SaysWhatItStandsOn) {
   EXPECT_EQ(judged({with(Status::skipped, NAN)}), "");
 }
 
-/// Of the last rank, by hand: 7 x 6000 + 21 + 302 bytes are allocated, 7 x 3000 + 21 planned.
-TEST(Verdict, NamesTheCaseOfMostMemory) {
-  const std::vector<std::string> of_kokkos = {"0.04036 MiB allocated", "0.02005 planned"};
-  CaseResult less = sample_case("ddp"), unknown = sample_case("ddp");
-  for (RankMemory& memory : less.memory)
-    memory.measured[1] -= 1000;
-  for (RankMemory& memory : unknown.memory)
-    memory.process_begin = memory.device_used = 0;
-
-  const std::string line =
-      line_of(closing_text({make_row(less, 3), make_row(sample_case("ddp"), 4)}), "# most memory");
-  EXPECT_THAT(line, AllOf(HasSubstr("case 4"), Says(of_kokkos)));
-  EXPECT_THAT(line, Says({"process 0.04769 MiB", "0.03815 before", "device 0.06676 MiB"}));
-
-  const std::string partly = line_of(closing_text({make_row(unknown, 5)}), "# most memory");
-  EXPECT_THAT(partly, AllOf(HasSubstr("case 5"), Says(of_kokkos)));
-  EXPECT_THAT(partly, AllOf(Not(HasSubstr("process")), Not(HasSubstr("device"))));
-  EXPECT_THAT(closing_text({}), Not(HasSubstr("memory")));
-}
-
 TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   CaseResult wrong = sample_case("ddp", 512);
   wrong.status = Status::wrong;
@@ -138,16 +118,14 @@ TEST(Verdict, ClosesWithItsReasonsInOrder) {
     return fmt::format("{} looked at", rows.size());
   };
   const auto nothing = [](const std::vector<Row>&) { return std::string(); };
-  const Extensions instruments = {{.columns = {}, .join = {}},
-      {.columns = {}, .join = {}, .sentence = nothing},
-      {.columns = {}, .join = {}, .sentence = sentence}};
+  const Extensions instruments = {
+      {.join = {}}, {.join = {}, .sentence = nothing}, {.join = {}, .sentence = sentence}};
   std::istringstream text(closing_text({make_row(by_nccl)}, instruments));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);)
     lines.push_back(line);
   EXPECT_THAT(lines,
       ElementsAre("# 1 looked at",
-          StartsWith("# most memory"),
           StartsWith("# judged"),
           StartsWith("# bytes of NCCL's collectives are by formula"),
           StartsWith("figure of merit"),

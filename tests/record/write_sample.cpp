@@ -12,9 +12,7 @@ int main(int argc, char** argv) {
     return 2;
   std::filesystem::remove(argv[1]);  // an old file would be gone on with
   deck::Deck deck;
-  deck.path = "sample.toml";
   deck.text = "layers = 5\n";
-  deck.overrides = {"seq=128,256"};
   Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());
   const std::string each = "rank of the job";
   for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
@@ -26,7 +24,6 @@ int main(int argc, char** argv) {
           {"nodes", "1", each, std::vector<std::int64_t>{0, 0, 1}, {3}},
           entry("cores", each, {"0-3", "4-7,9", "0-1"}),
           entry("cpu", each, {"a processor", "a processor", "another"}),
-          entry("os", each, {"Linux 6", "Linux 6", "Linux 7"}),
           entry("adapters", each, {"mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1", ""})});
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance, sample_extensions());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdlib>
 #include <gmock/gmock.h>
-#include <sstream>
 #include "base/error.hpp"
 #include "topology/system.hpp"
 
@@ -23,14 +22,6 @@ TEST(System, CoresAreRanges) {
            {"1-", {}},
            {"1,x", {}}})
     EXPECT_EQ(numbers_of(text), cores) << text;
-}
-
-TEST(System, TheDistributionHasAName) {
-  std::istringstream text("NAME=\"X\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n");
-  EXPECT_EQ(distribution(text), "Debian GNU/Linux 13 (trixie)");
-  std::istringstream empty;
-  EXPECT_EQ(distribution(empty), "unknown");
-  EXPECT_TRUE(os_text().starts_with("Linux ")) << "of this machine";
 }
 
 /// An environment in which no launcher has been at work, even if one has.

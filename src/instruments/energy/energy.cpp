@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/energy/energy.hpp"
+#include <algorithm>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include "comm/mpi/mpi.hpp"
-#include "record/provenance.hpp"
 
 namespace minitaw::energy {
 namespace {
@@ -19,14 +20,13 @@ std::string joined(const std::vector<std::string>& sources) {
   return fmt::format("{}", fmt::join(std::set(sources.begin(), sources.end()), ", "));
 }
 
-record::Cells columns(const CaseResult& result) {
-  const auto source = result.values_of<std::string>("energy_source");
-  const auto joules = result.values_of<double>("rank_energy");
-  const double sum = joules.empty() ? none : std::accumulate(joules.begin(), joules.end(), 0.0);
-  const double tokens = tokens_of_step(result.settings) * result.seconds.size();
-  return {{"energy_source", source.empty() ? "unavailable" : source.front()},
-      {"energy", sum},
-      {"energy_per_token", sum / tokens}};
+/// Energy of all ranks in so many steps.
+Cells cells_of(double joules, const Case& c, std::int64_t steps) {
+  return {{"energy", joules}, {"energy_per_token", joules / (tokens_of_step(c) * steps)}};
+}
+
+void join(const record::Row& earlier, const Case& c, record::Row& row) {
+  row.set(cells_of(earlier.real("energy") + row.real("energy"), c, row.integer("samples")));
 }
 }  // namespace
 
@@ -51,12 +51,10 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
   const double mine = used_ > 0 ? used_ / sharers : none;
   const std::vector<double> all = comm::mpi::gather(mine, comm, "gathering energies of ranks");
   const std::string source = joined(comm::mpi::gather_texts(meter_.source(), comm));
-  result.found.push_back(record::entry("energy_source", source));
-  result.found.push_back({.path = "rank_energy",
-      .units = "J",
-      .axes = "repetition, rank",
-      .values = all,
-      .shape = {1, static_cast<std::size_t>(ranks)}});
+  const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+  result.found.emplace_back("energy_source", source);
+  std::ranges::copy(
+      cells_of(sum, result.settings, std::ssize(result.seconds)), std::back_inserter(result.found));
 }
 
 std::unique_ptr<harness::CaseListener> Energy::listen(const harness::RunningCase& /*running*/) {
@@ -64,6 +62,6 @@ std::unique_ptr<harness::CaseListener> Energy::listen(const harness::RunningCase
 }
 
 record::Extension extension() {
-  return {.columns = columns, .join = {}};
+  return {.join = join};
 }
 }  // namespace minitaw::energy

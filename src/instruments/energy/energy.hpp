@@ -15,7 +15,7 @@ public:
   void before_step(int step) override;
   void after_step(int step) override;
   void after_case(const harness::RunningCase& running, CaseResult& result) override;
-  /// Adds the energy of every rank and its source to the result of rank 0. Collective.
+  /// Adds the energy of all ranks and its source to the result of rank 0. Collective.
   void collect(MPI_Comm comm, CaseResult& result) const;
 
 private:
@@ -39,6 +39,6 @@ private:
   topology::Groups nodes_;
 };
 
-/// Columns of energy.
+/// Adds up energy over repetitions.
 [[nodiscard]] record::Extension extension();
 }  // namespace minitaw::energy

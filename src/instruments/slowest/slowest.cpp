@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/slowest/slowest.hpp"
 #include <algorithm>
+#include <iterator>
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::slowest {
@@ -13,35 +14,20 @@ constexpr double least_ratio = 1.1;
 /// be wrong by, at begin and end together.
 constexpr double least_share = 0.05, clock_error = 0.02;
 
-Slowest found_in(const CaseResult& result) {
-  if (result.find(rank_name) == nullptr)
-    return {};
-  return {static_cast<int>(result.values_of<std::int64_t>(rank_name)[0]),
-      result.values_of<double>(ratio_name)[0]};
-}
-
 Slowest found_in(const Row& row) {
   return {static_cast<int>(row.integer(rank_name)), row.real(ratio_name)};
 }
 
-void put(const Slowest& found, CaseResult& result) {
-  std::erase_if(
-      result.found, [](const Dataset& d) { return d.path == rank_name || d.path == ratio_name; });
-  result.found.push_back({.path = rank_name, .values = one(found.rank)});
-  result.found.push_back({.path = ratio_name, .values = one(found.ratio)});
-}
-
-record::Cells columns(const CaseResult& result) {
-  const Slowest found = found_in(result);
+Cells cells_of(const Slowest& found) {
   return {{rank_name, found.rank}, {ratio_name, found.ratio}};
 }
 
 /// The rank that is the slowest in each repetition, and its smallest ratio.
-void join(const Row& earlier, CaseResult& result) {
+void join(const Row& earlier, const Case& /*settings*/, Row& row) {
   const Slowest before = found_in(earlier);
-  Slowest now = found_in(result);
+  Slowest now = found_in(row);
   now.ratio = std::min(before.ratio, now.ratio);
-  put(before.rank == now.rank ? now : Slowest(), result);
+  row.set(cells_of(before.rank == now.rank ? now : Slowest()));
 }
 
 std::string sentence(const std::vector<Row>& rows) {
@@ -100,7 +86,7 @@ public:
     std::vector<double> times;
     for (std::size_t rank = 0; rank < result.time.size(); ++rank)
       times.push_back(result.time[rank].compute / works[rank]);
-    put(slowest_of(times), result);
+    std::ranges::copy(cells_of(slowest_of(times)), std::back_inserter(result.found));
   }
 
 private:
@@ -135,6 +121,6 @@ bool others_ran(std::span<const topology::RankPlace> ranks, std::span<const rate
 }
 
 record::Extension extension() {
-  return {.columns = columns, .join = join, .attribute = "slowest", .sentence = sentence};
+  return {.join = join, .attribute = "slowest", .sentence = sentence};
 }
 }  // namespace minitaw::slowest

@@ -4,7 +4,6 @@
 #include "fixtures.hpp"
 #include "harness/cases.hpp"
 #include "instruments/energy/energy.hpp"
-#include "record/layout.hpp"
 #include "record/recorder.hpp"
 #include "record/sample.hpp"
 
@@ -16,6 +15,12 @@ int world_rank() {
 
 int world_size() {
   return comm::mpi::size_of(MPI_COMM_WORLD);
+}
+
+template <class T>
+T found(const CaseResult& result, std::string_view column) {
+  const auto at = std::ranges::find(result.found, column, &Cells::value_type::first);
+  return std::get<T>(at->second);
 }
 
 /// A counter of each rank in a file.
@@ -46,18 +51,13 @@ protected:
 };
 
 /// Each rank has a node of its own, and another node has no part in the case.
-TEST_F(Steps, HaveTheEnergyOfEachRank) {
+TEST_F(Steps, HaveTheEnergyOfAllRanks) {
   const auto nodes = topology::Groups::equal(world_size() + 1, world_size() + 1);
   const CaseResult result = after_three_steps(open(), nodes, 1 + world_rank());
   if (world_rank() != 0)
     return;
-  const auto joules = result.values_of<double>("rank_energy");
-  ASSERT_EQ(joules.size(), static_cast<std::size_t>(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank)
-    EXPECT_DOUBLE_EQ(joules[rank], 3 * (1 + rank));
-  EXPECT_EQ(result.values_of<std::string>("energy_source")[0], "the node (pm_counters)");
-  for (const Dataset& dataset : result.found)
-    EXPECT_EQ(dataset.units, record::units_in_case(dataset.path)) << dataset.path;
+  EXPECT_DOUBLE_EQ(found<double>(result, "energy"), 3.0 * world_size() * (world_size() + 1) / 2);
+  EXPECT_EQ(found<std::string>(result, "energy_source"), "the node (pm_counters)");
 }
 
 /// The first rank has a node of its own, the others share one.
@@ -65,9 +65,9 @@ TEST_F(Steps, HaveEqualPartsOfANode) {
   const int others = world_size() - 1;
   const topology::Groups nodes(others > 0 ? std::vector{1, others, 1} : std::vector{1});
   const CaseResult result = after_three_steps(open(), nodes, 2);
-  const auto joules = result.values_of<double>("rank_energy");
-  for (int rank = 0; rank < std::ssize(joules) && world_rank() == 0; ++rank)
-    EXPECT_DOUBLE_EQ(joules[rank], 6.0 / (rank == 0 ? 1 : others));
+  if (world_rank() == 0) {
+    EXPECT_DOUBLE_EQ(found<double>(result, "energy"), others > 0 ? 12 : 6);
+  }
 }
 
 TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
@@ -78,14 +78,10 @@ TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
       after_three_steps(is_last ? Meter("", {"", "", ""}) : open(), nodes, 2);
   if (world_rank() != 0)
     return;
-  for (const CaseResult* result : {&still, &lacking}) {
-    const auto joules = result->values_of<double>("rank_energy");
-    EXPECT_TRUE(std::isnan(joules.back()));
-    EXPECT_TRUE(world_size() == 1 || joules.front() == 6);
-  }
-  EXPECT_EQ(still.values_of<std::string>("energy_source")[0], "the node (pm_counters)");
-  EXPECT_THAT(
-      lacking.values_of<std::string>("energy_source")[0], testing::StartsWith("unavailable: "));
+  for (const CaseResult* result : {&still, &lacking})
+    EXPECT_TRUE(std::isnan(found<double>(*result, "energy")));
+  EXPECT_EQ(found<std::string>(still, "energy_source"), "the node (pm_counters)");
+  EXPECT_THAT(found<std::string>(lacking, "energy_source"), testing::StartsWith("unavailable: "));
 }
 
 /// Three steps are timed after two of warm-up; a joule is used after every step.
@@ -94,7 +90,7 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
   std::vector<std::string> times;
   limits.stop = [&] {
     count(1000 + static_cast<int>(times.size()));
-    times.push_back(utc_now(true));
+    times.push_back(utc_now());
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return harness::StopReason::no;
   };
@@ -107,8 +103,9 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
       harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
   if (world_rank() != 0)
     return;
-  EXPECT_THAT(result.values_of<double>("rank_energy"), testing::Each(2))
-      << "between the timed steps";
+  EXPECT_EQ(found<double>(result, "energy"), 2 * world_size()) << "between the timed steps";
+  EXPECT_EQ(found<double>(result, "energy_per_token"),
+      2 * world_size() / (3 * tokens_of_step(result.settings)));
   EXPECT_THAT(
       result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(
@@ -116,7 +113,7 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
 }
 
 /// A step of 10 sequences of 50 tokens, on two ranks.
-CaseResult four_steps(std::vector<double> joules) {
+CaseResult four_steps(double joules) {
   CaseResult r;
   r.settings = record::sample_case().settings;
   r.settings.ranks = 2;
@@ -131,11 +128,7 @@ CaseResult four_steps(std::vector<double> joules) {
   r.repetition.assign(4, 0);
   r.position = {0};
   r.begun = r.ended = {"2026-07-18T09:30:00.250Z"};
-  r.found = {{.path = "energy_source", .values = one(std::string("made up"))},
-      {.path = "rank_energy",
-          .axes = "repetition, rank",
-          .values = std::move(joules),
-          .shape = {1, 2}}};
+  r.found = {{"energy_source", "made up"}, {"energy", joules}, {"energy_per_token", joules / 2000}};
   return r;
 }
 
@@ -143,12 +136,12 @@ CaseResult four_steps(std::vector<double> joules) {
 TEST_F(Steps, OfAllRepetitionsMakeTheColumns) {
   if (world_rank() != 0)
     return;
-  for (const double last : {400.5, std::nan("")}) {
+  for (const double last : {1000.5, std::nan("")}) {
     const std::string file = path("r.h5");
     std::filesystem::remove(file);
     record::Recorder recorder(file, record::sample_session(), {extension()});
-    recorder.append(four_steps({600, 400.5}), 0);
-    recorder.append(four_steps({600, last}), 1);
+    recorder.append(four_steps(1000.5), 0);
+    recorder.append(four_steps(last), 1);
     const record::Row row = record::read_contents(file).rows.at(0);
     EXPECT_EQ(row.text("energy_source"), "made up");
     const double sum = row.real("energy"), per_token = row.real("energy_per_token");

@@ -6,6 +6,7 @@
 #include "fixtures.hpp"
 #include "harness/cases.hpp"
 #include "instruments/slowest/slowest.hpp"
+#include "record/layout.hpp"
 #include "record/recorder.hpp"
 #include "record/sample.hpp"
 
@@ -37,19 +38,18 @@ TEST(SlowestOf, IsTheLongestTimeOverTheMedian) {
 
 CaseResult result_of(int rank, double ratio) {
   CaseResult r = record::sample_case();
-  r.found = {{.path = "slowest_rank", .values = one(std::int64_t{rank})},
-      {.path = "slowest_ratio", .values = one(ratio)}};
+  r.found = {{"slowest_rank", rank}, {"slowest_ratio", ratio}};
   return r;
 }
 
-Row row_of(const CaseResult& result) {
-  Row row = record::make_row(result);
-  row.set(extension().columns(result));
-  return row;
+Row row_of(int rank, double ratio) {
+  return record::make_row(result_of(rank, ratio));
 }
 
-Row row_of(int rank, double ratio) {
-  return row_of(result_of(rank, ratio));
+Slowest found_in(const CaseResult& result) {
+  Row row = record::empty_row();
+  row.set(result.found);
+  return {static_cast<int>(row.integer("slowest_rank")), row.real("slowest_ratio")};
 }
 
 TEST(Closing, NamesTheRankThatIsSlowInEveryCase) {
@@ -74,8 +74,9 @@ TEST(Closing, LeavesOutCasesThatCompareNoRanks) {
   failed.settings = record::sample_case().settings;
   failed.status = Status::skipped;
   const auto said = extension().sentence;
-  EXPECT_THAT(said({row_of(alone), row_of(2, 1.2), row_of(failed)}), testing::HasSubstr("20 %"));
-  EXPECT_EQ(said({row_of(alone), row_of(failed)}), "");
+  const Row of_one = record::make_row(alone), of_none = record::make_row(failed);
+  EXPECT_THAT(said({of_one, row_of(2, 1.2), of_none}), testing::HasSubstr("20 %"));
+  EXPECT_EQ(said({of_one, of_none}), "");
 }
 
 class File : public test::InFolder {};
@@ -155,13 +156,9 @@ TEST_F(Comparing, IsOfTheTimesOfRanksThatNobodyDisturbs) {
   std::vector<RankPlace> places;
   for (int r = 0; r < ranks_; ++r)
     places.push_back({0, {r}, 1});
-  const auto rank_of = [](const CaseResult& result) {
-    const auto found = result.values_of<std::int64_t>("slowest_rank");
-    return found.empty() ? -1 : found[0];
-  };
   const CaseResult quiet = run(ranks_, places);
-  const std::int64_t loaded = rank_of(run(ranks_, places, 9));
-  const std::int64_t beside_load = rank_of(run(std::max(1, ranks_ - 1), places, 9));
+  const int loaded = found_in(run(ranks_, places, 9)).rank;
+  const int beside_load = found_in(run(std::max(1, ranks_ - 1), places, 9)).rank;
   if (!is_root())
     return;
   EXPECT_EQ(loaded, -1);
@@ -170,9 +167,9 @@ TEST_F(Comparing, IsOfTheTimesOfRanksThatNobodyDisturbs) {
   for (const trace::RankTime& time : quiet.time)
     times.push_back(time.compute);
   const Slowest expected = slowest_of(times);  // their work is the same
-  EXPECT_EQ(rank_of(quiet), expected.rank);
+  EXPECT_EQ(found_in(quiet).rank, expected.rank);
   if (ranks_ > 1) {
-    EXPECT_NEAR(quiet.values_of<double>("slowest_ratio")[0], expected.ratio, 1e-12);
+    EXPECT_NEAR(found_in(quiet).ratio, expected.ratio, 1e-12);
   }
 }
 
@@ -197,8 +194,8 @@ TEST_F(Comparing, IsOfTimesForTheSameWork) {
   }
   EXPECT_GT(works.back(), 1.2 * works.front());
   const Slowest expected = slowest_of(times);
-  EXPECT_EQ(result.values_of<std::int64_t>("slowest_rank")[0], expected.rank);
-  EXPECT_NEAR(result.values_of<double>("slowest_ratio")[0], expected.ratio, 1e-12);
+  EXPECT_EQ(found_in(result).rank, expected.rank);
+  EXPECT_NEAR(found_in(result).ratio, expected.ratio, 1e-12);
 }
 }  // namespace
 }  // namespace minitaw::slowest
