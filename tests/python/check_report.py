@@ -287,7 +287,7 @@ def check_sample():
         if text_of(row[0]).split()[1] == "4"
     )
     joules, per_token, source = (text_of(cell) for cell in row[1:])
-    assert agrees(joules, 600) and agrees(per_token, 25 / 1024), (joules, per_token)
+    assert agrees(joules, 600) and agrees(per_token, 0.125), (joules, per_token)
     assert source == "made up 1.2", source
     assert "All cases share: " in text_of(tree)
     assert "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens" in text_of(tree)
