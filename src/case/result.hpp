@@ -27,10 +27,11 @@ enum class Status {
 struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};  ///< from the program
   std::array<std::uint64_t, schedule::memory_kinds>
-      measured{};                  ///< that Kokkos has allocated, by its callbacks
-  std::uint64_t other = 0;         ///< that Kokkos has allocated for nothing that was planned
-  std::uint64_t process_peak = 0;  ///< largest resident set of the process during the case
-  std::uint64_t device_used = 0;   ///< in use on the device at the end, by all; 0: no device
+      measured{};                   ///< that Kokkos has allocated, by its callbacks
+  std::uint64_t other = 0;          ///< that Kokkos has allocated for nothing that was planned
+  std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: its peak is not known
+  std::uint64_t process_peak = 0;   ///< largest resident set of the process during the case
+  std::uint64_t device_used = 0;    ///< in use on the device at the end, by all; 0: no device
 };
 
 struct CaseResult {

@@ -137,6 +137,7 @@ RankMemory memory_of(const schedule::Footprint& plan,
   for (const auto& [label, bytes] : taken.kokkos)
     if (!planned.contains(label))
       memory.other += bytes;
+  memory.process_begin = taken.process_begin;
   memory.process_peak = taken.process_peak;
   memory.device_used = taken.device_used;
   return memory;

@@ -80,7 +80,9 @@ std::vector<Dataset> memory_of(const std::vector<RankMemory>& ranks) {
   const auto kinds = schedule::names_of<schedule::Memory>();
   return {table("rank, kind", "memory/planned", list_of(ranks, &RankMemory::planned), kinds),
       table("rank, kind", "memory/measured", list_of(ranks, &RankMemory::measured), kinds),
-      by("rank", "memory/other", list_of(ranks, &RankMemory::other))};
+      by("rank", "memory/other", list_of(ranks, &RankMemory::other)),
+      by("rank", "memory/process_begin", list_of(ranks, &RankMemory::process_begin)),
+      by("rank", "memory/process_peak", list_of(ranks, &RankMemory::process_peak))};
 }
 
 std::vector<Dataset> time_of(const CaseResult& r) {

@@ -96,6 +96,7 @@ TEST(Memory, OfARankIsKeptByKind) {
   taken.kokkos["y"] = 13;
   taken.kokkos[kernels::library_label] = 100;
   taken.kokkos[comm::mpi::pinned_label] = 19;
+  taken.process_begin = 15;
   taken.process_peak = 16;
   taken.device_used = 18;
   const RankMemory memory = memory_of(plan, taken, {.transport = {.pinned = 20}});
@@ -105,8 +106,9 @@ TEST(Memory, OfARankIsKeptByKind) {
   const std::size_t buffers = index_of(schedule::Memory::buffers);
   EXPECT_EQ(memory.planned[buffers], 10 * mebibyte + 20);
   EXPECT_EQ(memory.measured[buffers], 10 * mebibyte + 19);
-  EXPECT_EQ((std::array{memory.other, memory.process_peak, memory.device_used}),
-      (std::array<std::uint64_t, 3>{25, 16, 18}));
+  EXPECT_EQ(
+      (std::array{memory.other, memory.process_begin, memory.process_peak, memory.device_used}),
+      (std::array<std::uint64_t, 4>{25, 15, 16, 18}));
 }
 
 /// The last rank alone has a text.

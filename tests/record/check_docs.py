@@ -180,6 +180,8 @@ VALUES = {
     "memory/planned": [[1000 * (r + 1) + k for k in range(7)] for r in RANKS],
     "memory/measured": [[2000 * (r + 1) + k for k in range(7)] for r in RANKS],
     "memory/other": [300 + r for r in RANKS],
+    "memory/process_begin": [40000 + r for r in RANKS],
+    "memory/process_peak": [50000 + r for r in RANKS],
     "time/step": 1,
     "time/length": 1.25,
     "time/compute": [0.5] * 3,

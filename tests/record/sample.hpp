@@ -43,6 +43,7 @@ inline CaseResult sample_case(
     }
     const auto of_rank = static_cast<std::uint64_t>(rank);
     memory.other = 300 + of_rank;
+    memory.process_begin = 40000 + of_rank;
     memory.process_peak = 50000 + of_rank;
     memory.device_used = 70000 + of_rank;
     r.memory.push_back(memory);
