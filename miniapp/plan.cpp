@@ -145,7 +145,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_flops(*verb,
       "--flops",
       options->machine.device.flops,
-      fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
+      fmt::format("assumed rate of a rank ({:.0f}e12: 40% of an H100 SXM in dense bf16)",
           options->machine.device.flops * 1e-12));
   verb->add_option("--adapters",
           options->machine.adapters,

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "progress.hpp"
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fmt/format.h>
 #include <limits>
 #include <map>
 #include <random>
-#include <regex>
 #include <set>
-#include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "record/recorder.hpp"
 
@@ -39,17 +36,10 @@ std::string kept_text(const Row& row) {
 
 /// Fisher and Yates; a distribution of the standard library would give another order with another
 /// compiler.
-void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
+void shuffle(std::vector<Run>& runs) {
+  std::mt19937_64 random(1);
   for (std::size_t i = runs.size(); i > 1; --i)
     std::swap(runs[i - 1], runs[random() % i]);
-}
-
-/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
-double work_of(const Case& c) {
-  const model::Flops flops = model::flops_per_token(c.shape);
-  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
-  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
 
 constexpr double longest_ending = 30;
@@ -66,21 +56,6 @@ std::optional<double> slurm_moment(const char* variable) {
 double left_in_slurm() {
   const auto end = slurm_moment("SLURM_JOB_END_TIME");
   return end ? std::max(*end, 1.0) : 0;
-}
-
-double parse_duration(const std::string& text) {
-  static const std::regex with_unit("([0-9]{1,9})([smh])");
-  static const std::regex with_colons("([0-9]{1,5}):([0-9]{2}):([0-9]{2})");
-  std::smatch part;
-  double seconds = 0;
-  if (std::regex_match(text, part, with_unit))
-    seconds = std::stod(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
-  else if (std::regex_match(text, part, with_colons))
-    seconds = (std::stod(part[1]) * 60 + std::stod(part[2])) * 60 + std::stod(part[3]);
-  if (!(seconds > 0))
-    throw InputError(fmt::format(
-        "--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
-  return seconds;
 }
 }  // namespace
 
@@ -105,7 +80,7 @@ RemainingRuns remaining_runs(
       remaining.runs.push_back({i, r});
   }
   if (order.interleave)
-    shuffle(remaining.runs, *order.interleave);
+    shuffle(remaining.runs);
   if (!order.interrupted.empty())
     std::ranges::stable_partition(remaining.runs,
         [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
@@ -127,34 +102,11 @@ std::size_t count_ended(const std::vector<Row>& rows) {
       rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
 }
 
-SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs) {
-  for (const Run& run : runs)
-    left_ += work_.emplace_back(work_of(cases.at(run.index)));
-}
-
-std::string SweepProgress::after(std::optional<double> seconds) {
-  if (seconds) {
-    seconds_ += *seconds;
-    executed_ += work_.at(done_);
-  }
-  leave_out();
-  const double left = executed_ > 0 ? seconds_ * left_ / executed_ : 0;
-  return fmt::format("[{}/{}, {} to go]", done_, work_.size(), clock_text(std::max(left, 0.0)));
-}
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  if (whole < 3600)
-    return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-TimeLimit::TimeLimit(const std::string& text)
-    : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
-      whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
-      name_(fmt::format("{} of {}",
-          text.empty() ? "the Slurm job's time limit" : "the time limit",
-          clock_text(length_))) {}
+TimeLimit::TimeLimit(std::optional<double> seconds)
+    : length_(seconds ? *seconds : left_in_slurm()),
+      whole_(seconds || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
+      name_(seconds ? fmt::format("the time limit of {} s", length_)
+                    : "the Slurm job's time limit") {}
 
 double TimeLimit::left() const {
   if (length_ == 0)

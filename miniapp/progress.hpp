@@ -5,7 +5,7 @@
 #include "case/case.hpp"
 #include "record/row.hpp"
 
-/// The work and the time that a sweep has left.
+/// The runs and the time that a sweep has left.
 namespace minitaw::app {
 struct Run {
   std::size_t index = 0;  ///< of the case in the deck
@@ -14,9 +14,8 @@ struct Run {
 };
 
 struct RunOrder {
-  bool retry = false;  ///< run those again that ended wrong, oom, timeout or error
-  std::optional<std::uint64_t>
-      interleave{};  ///< seed of a random order over all repetitions of all cases
+  bool retry = false;       ///< run those again that ended wrong, oom, timeout or error
+  bool interleave = false;  ///< in random order over all repetitions of all cases
   std::string
       interrupted{};  ///< identity of the case that ran when the last job died; it comes last
 };
@@ -37,33 +36,10 @@ struct RemainingRuns {
 /// Rows with all repetitions, or with a failure, after which none comes.
 [[nodiscard]] std::size_t count_ended(const std::vector<record::Row>& rows);
 
-/// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
-class SweepProgress {
-public:
-  /// `runs` are to come, in order.
-  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs);
-  /// Counts the next run, which took `seconds` (nothing: it ended early); returns "[3/12, 1:05 to
-  /// go]".
-  std::string after(std::optional<double> seconds);
-
-  /// The next run is left out.
-  void leave_out() { left_ -= work_.at(done_++); }
-
-private:
-  std::vector<double> work_;  ///< FLOPs of each run
-  std::size_t done_ = 0;
-  double seconds_ = 0, executed_ = 0, left_ = 0;
-};
-
-/// "1:05", "2:03:04"
-[[nodiscard]] std::string clock_text(double seconds);
-
 class TimeLimit {
 public:
-  /// `text`: "45m", "90s", "2h" or "1:30:00" from now; empty: the end of the Slurm job
-  /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a
-  /// batch system, minutes.
-  explicit TimeLimit(const std::string& text);
+  /// So many seconds from now; nothing: to the end of the Slurm job (SLURM_JOB_END_TIME), else none.
+  explicit TimeLimit(std::optional<double> seconds);
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
   /// 30 s.
   [[nodiscard]] double left() const;
@@ -72,7 +48,7 @@ public:
   /// start.
   [[nodiscard]] bool is_whole() const { return whole_; }
 
-  /// "the time limit of 1:30:00"
+  /// "the time limit of 5400 s"
   [[nodiscard]] const std::string& name() const { return name_; }
 
 private:

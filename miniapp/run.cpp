@@ -49,20 +49,20 @@ void add_run(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--retry",
       options->sweep.retry,
       "run those cases of the file again that ended wrong, oom, timeout or error");
-  verb->add_flag("--interleave{1}",
+  verb->add_flag("--interleave",
       options->sweep.interleave,
-      "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
+      "run the repetitions of all cases in random order");
   verb->add_option("--time-limit",
           options->sweep.time_limit,
-          "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the "
-          "Slurm "
+          "stop before so many seconds are over, everything saved (default: the end of the Slurm "
           "job, if there is one)")
-      ->type_name("TIME");
+      ->check(CLI::Range(1.0, 1e8))
+      ->type_name("SECONDS");
   add_flops(*verb,
       "--peak",
       options->sweep.peak,
-      "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
-      "of its datasheet, for NVIDIA's data-centre devices)");
+      "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of its "
+      "datasheet, for NVIDIA's data-centre devices)");
   verb->add_flag("--timeline",
       options->job.timeline,
       "keep when every action of one step ran, for scripts/timeline");

@@ -30,7 +30,6 @@ public:
         remaining_(remaining_runs(deck.cases,
             recorder_.rows(),
             {options.retry, options.interleave, recorder_.interrupted()})),
-        progress_(deck.cases, remaining_.runs),
         table_(record::make_table(record::preview(deck.cases), true)) {
     print(mpi.head_text(deck));
     if (!recorder_.note().empty())
@@ -53,7 +52,7 @@ public:
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
 
   /// The next run is not executed, and has no row.
-  void leave_out() { progress_.leave_out(); }
+  void leave_out() { ++done_; }
 
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
 
@@ -65,17 +64,14 @@ public:
     recorder_.begin_case(deck_.cases[run.index]);
   }
 
-  /// The run has ended, well or not, after so many seconds.
-  void finished(const Run& run, CaseResult result, double seconds) {
+  /// The run has ended, well or not.
+  void finished(const Run& run, CaseResult result) {
     const std::scoped_lock lock(mutex_);
     running_.reset();
     result.position = {position_++};
     result.peak = peak_of(result.settings);
     if (result.status != Status::ok)
       failed_.insert(run.index);
-    // What ended early does not tell how long others take.
-    const bool whole = result.status == Status::ok || result.status == Status::wrong;
-    const std::string progress = progress_.after(whole ? std::optional(seconds) : std::nullopt);
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
     const std::string reason = result.status == Status::ok ? "" : result.reason;
     const std::string remark = result.remark;
@@ -83,7 +79,7 @@ public:
     line.pop_back();
     if (const int repeats = deck_.cases[run.index].repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    print(fmt::format("{}  {}\n", line, progress));
+    print(fmt::format("{}  [{}/{}]\n", line, ++done_, remaining_.runs.size()));
     if (!reason.empty())
       note(reason);
     if (!remark.empty() && remarks_.insert(remark).second)
@@ -91,13 +87,13 @@ public:
   }
 
   /// The run does not begin, or ends without any result of its own.
-  void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
+  void failed(const Run& run, Status status, const std::string& reason) {
     CaseResult result;
     result.settings = deck_.cases[run.index];
     result.status = status;
     result.reason = reason;
     result.started = utc_now();
-    finished(run, std::move(result), seconds);
+    finished(run, std::move(result));
   }
 
   /// From any thread: what is running will not end, because the job cannot go on.
@@ -139,7 +135,7 @@ private:
   const SweepOptions& options_;
   record::Recorder recorder_;
   RemainingRuns remaining_;
-  SweepProgress progress_;
+  std::size_t done_ = 0;  ///< of these runs
   TextTable<Row> table_;
   std::set<std::size_t> failed_;   ///< cases
   std::set<std::string> remarks_;  ///< that were printed
@@ -218,12 +214,10 @@ private:
   }
 
   void execute(const Order& order) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     const Case& c = deck_.cases[order.index];
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(c, {stop_of(c, seconds), order.check});
+      executed = mpi_.runner.run(c, {stop_of(c), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_)
         writer_->give_up(Status::timeout, stall.what());
@@ -236,37 +230,37 @@ private:
     mpi_.runner.guard().expect("recording a case", Seconds(mpi_.flags.watchdog));
     harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_)
-        settle(executed, seconds());
+        settle(executed);
     });
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal. The first case
   /// of the session has all its time; a later one is left as soon as it will not end in time.
-  [[nodiscard]] std::function<StopReason()> stop_of(
-      const Case& c, std::function<double()> seconds) {
-    return [this, seconds = std::move(seconds), steps = 0, all = c.warmup + c.steps]() mutable {
+  [[nodiscard]] std::function<StopReason()> stop_of(const Case& c) {
+    using Clock = std::chrono::steady_clock;
+    return [this, begin = Clock::now(), steps = 0, all = c.warmup + c.steps]() mutable {
       if (caught_signal() != 0)
         return StopReason::signal;
-      const double step = seconds() / ++steps;
+      const double step = Seconds(Clock::now() - begin).count() / ++steps;
       const double needed = finished_ == 0 ? step : step * (all - steps);
       return writer_ && time_.left() < needed ? StopReason::time_limit : StopReason::no;
     };
   }
 
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(harness::Outcome& executed, double seconds) {
+  void settle(harness::Outcome& executed) {
     const Run& run = writer_->runs()[at_];
     switch (executed.stopped) {
     case StopReason::no:
       ++finished_;
-      writer_->finished(run, std::move(executed.result), seconds);
+      writer_->finished(run, std::move(executed.result));
       break;
     case StopReason::time_limit:
       why_stopped_ = by_time();
       if (finished_ > 0 || !time_.is_whole())
         return;
       writer_->failed(
-          run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+          run, Status::timeout, fmt::format("it does not end within {}", time_.name()));
       break;
     case StopReason::signal: why_stopped_ = by_signal(); return;
     }

@@ -8,8 +8,8 @@ struct SweepOptions {
   std::string output;          ///< result file, as given
   double peak = std::nan("");  ///< FLOP/s of a rank's device; NaN: that of its datasheet
   bool retry = false;          ///< run failed cases again
-  std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
-  std::string time_limit;                   ///< as for TimeLimit
+  bool interleave = false;     ///< in random order over all repetitions
+  std::optional<double> time_limit;  ///< seconds, as for TimeLimit
 };
 
 /// Executes every case of the deck that the result file lacks, and records each as it ends,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "verb.hpp"
-#include <map>
 #include "cli/cli11.hpp"
 
 namespace minitaw::app {
@@ -23,12 +22,8 @@ void add_memory(CLI::App& verb,
 
 void add_flops(
     CLI::App& verb, const std::string& name, double& per_second, const std::string& help) {
-  const std::map<std::string, double> units = {
-      {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
   verb.add_option(name, per_second, help)
-      ->transform(
-          CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE).description(""))
       ->check(CLI::Range(1e3, 1e18).description(""))
-      ->type_name("RATE");
+      ->type_name("FLOP/s");
 }
 }  // namespace minitaw::app

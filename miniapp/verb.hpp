@@ -42,7 +42,7 @@ void add_memory(CLI::App& verb,
     const std::string& name,
     std::optional<std::uint64_t>& bytes,
     const std::string& help);
-/// An option for FLOP/s: "400T", in steps of 1000.
+/// An option for FLOP/s: "400e12".
 void add_flops(
     CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
 }  // namespace minitaw::app

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <fmt/format.h>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"
@@ -14,7 +12,6 @@ using harness::Check, harness::Reference, harness::Tolerance;
 struct VerifyOptions {
   DeckOptions deck;
   int repeat = 0;  ///< repetitions of a step that are compared; 0: none, cases and references are
-  bool json = false;
   JobFlags job;
 };
 
@@ -40,8 +37,8 @@ struct Comparison {
 
 using Column = TableColumn<Comparison>;
 
-Column error_column(const char* title, const char* units, int width, const char* name, auto value) {
-  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width, false, name};
+Column error_column(const char* title, const char* units, int width, auto value) {
+  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width};
 }
 
 /// `width`: of the longest schedule.
@@ -64,47 +61,17 @@ std::vector<Column> columns_of(int width) {
           .width = -5},
       {.title = "against",
           .value = [](const C& c) { return c.tolerance.reference; },
-          .width = -17,
-          .name = "against"},
-      error_column("loss",
-          "first step",
-          10,
-          "first_step.loss_error",
-          [](const C& c) { return c.check.first.loss; }),
-      error_column("gradient",
-          "first step",
-          10,
-          "first_step.gradient_error",
-          [](const C& c) { return c.check.first.gradient.worst; }),
-      error_column("loss",
-          "later steps",
-          11,
-          "later_steps.loss_error",
-          [](const C& c) { return c.check.later.loss; }),
-      error_column("gradient",
-          "later steps",
-          11,
-          "later_steps.gradient_error",
-          [](const C& c) { return c.check.later.gradient.worst; }),
+          .width = -17},
+      error_column("loss", "first step", 10, [](const C& c) { return c.check.first.loss; }),
       error_column(
-          "weights", "", 8, "weight_error", [](const C& c) { return c.check.weights.worst; }),
+          "gradient", "first step", 10, [](const C& c) { return c.check.first.gradient.worst; }),
+      error_column("loss", "later steps", 11, [](const C& c) { return c.check.later.loss; }),
+      error_column(
+          "gradient", "later steps", 11, [](const C& c) { return c.check.later.gradient.worst; }),
+      error_column("weights", "", 8, [](const C& c) { return c.check.weights.worst; }),
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
-}
-
-Json to_json(const Comparison& c) {
-  const Check::Figure closest = c.check.closest(c.tolerance);
-  Json json = {{"settings", settings_json(c.settings)},
-      {"passes", c.passes()},
-      {"failure", c.failure()},
-      {"closest", closest.what},
-      {"limit_share", closest.share()}};
-  put(json, columns_of(0), c);
-  put(json, "first_step.gradient_tensor", c.check.first.gradient.tensor);
-  put(json, "later_steps.gradient_tensor", c.check.later.gradient.tensor);
-  put(json, "weight_tensor", c.check.weights.tensor);
-  return json;
 }
 
 bool is_reference(const Comparison& c) {
@@ -160,29 +127,13 @@ std::string advice(const std::vector<Comparison>& compared) {
                "shows\n";
 }
 
-/// Writes what every rank has come to, as text or as JSON with these fields too. The exit code.
-int conclude(bool valid, const std::string& text, bool as_json, Json json, const deck::Deck& deck) {
-  json["notes"] = deck.notes;
-  json["program"] = record::version_text();
-  json["valid"] = valid;
-  write_stdout(as_json ? json_text(json) : text);
-  return valid ? 0 : 1;
-}
-
-/// References of so many models are kept: cases of one follow each other by twos and threes, not
-/// all at once.
-constexpr std::size_t most_held = 4;
-
 /// Throws InputError if some case does not fit, its references included if it is compared with
 /// them.
 void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_references) {
   const MemoryBudget budget(mpi);
-  const std::vector<std::string> keys = list_of(deck.cases, harness::reference_key);
-  const std::set<std::string> models(keys.begin(), keys.end());
-  const int held = static_cast<int>(std::min(most_held, models.size()));
   for (const Case& c : deck.cases) {
     const std::string reason = budget.reason_against(c,
-        with_references ? harness::memory_of_verify(c, c.steps, held) : harness::ReferenceMemory());
+        with_references ? harness::memory_of_verify(c, c.steps) : harness::ReferenceMemory());
     if (!reason.empty())
       throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
           c.schedule,
@@ -192,9 +143,9 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_referen
   }
 }
 
-/// Prints a text at once, on rank 0 and unless JSON is asked for.
-void say(const VerifyOptions& options, const MpiJob& mpi, const std::string& text) {
-  if (mpi.is_root() && !options.json)
+/// Prints a text at once, on rank 0.
+void say(const MpiJob& mpi, const std::string& text) {
+  if (mpi.is_root())
     fmt::print("{}", text);
   std::fflush(stdout);
 }
@@ -222,89 +173,54 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   const TextTable<Comparison> table(columns_of(longest(list_of(deck.cases, &Case::schedule))), {});
   std::vector<Comparison> compared;  // of rank 0
   const auto add = [&](const Comparison& c) {
-    say(options, mpi, table.row(c));
+    say(mpi, table.row(c));
     compared.push_back(c);
   };
-  say(options, mpi, mpi.head_text(deck) + table.header());
-  std::map<std::string, Reference> references;
-  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    const Case& c = deck.cases[i];
-    const std::string key = harness::reference_key(c);
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (!mpi.is_root() || references.contains(key))
-        return;
-      if (references.size() >= most_held)
-        references.clear();
-      say(options,
-          mpi,
-          fmt::format(
-              "# case {} of {}: its serial and its float64 reference\n", i + 1, deck.cases.size()));
-      const Reference& made = references[key] = harness::serial_reference(c, c.steps);
-      add({harness::serial_case(c),
-          harness::compare(made, harness::float64_reference(c, c.steps)),
-          harness::float64_tolerance(c)});
-    });
-    const Check check = mpi.runner.verify(c, c.steps, references[key]);
+  say(mpi, mpi.head_text(deck) + table.header());
+  std::vector<Case> cases = deck.cases;  // those that share a reference follow each other
+  std::ranges::stable_sort(cases, {}, harness::reference_key);
+  Reference reference;
+  std::string key;  // of the reference
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    if (key != harness::reference_key(c))
+      harness::agree(MPI_COMM_WORLD, [&] {
+        if (!mpi.is_root())
+          return;
+        say(mpi,
+            fmt::format(
+                "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
+        reference = {};
+        reference = harness::serial_reference(c, c.steps);
+        add({harness::serial_case(c),
+            harness::compare(reference, harness::float64_reference(c, c.steps)),
+            harness::float64_tolerance(c)});
+      });
+    key = harness::reference_key(c);
+    const Check check = mpi.runner.verify(c, c.steps, reference);
     if (mpi.is_root())
       add({c, check, harness::serial_tolerance(c)});
   }
   return mpi.on_root([&] {
     const bool valid = std::ranges::all_of(compared, &Comparison::passes);
-    const std::string text = scope_text(compared, deck) + (valid ? "" : advice(compared)) +
-                             fmt::format("RESULT: {}\n", verdict(compared));
-    const auto cases = list_of(compared, [](const Comparison& c) { return to_json(c); });
-    return conclude(valid, text, options.json, {{"cases", cases}}, deck);
+    write_stdout(scope_text(compared, deck) + (valid ? "" : advice(compared)) +
+                 fmt::format("RESULT: {}\n", verdict(compared)));
+    return valid ? 0 : 1;
   });
 }
 
-/// A case whose first step was executed several times.
-struct Repeated {
-  Case settings;
-  std::vector<harness::Deviation> deviations;
-};
-
-std::string to_text(const harness::Deviation& d) {
-  return fmt::format("rank {}, repetition {}: {}", d.rank, d.repetition, d.tensor);
-}
-
-Json to_json(const Repeated& repeated) {
-  Json deviations = Json::array();
-  for (const harness::Deviation& d : repeated.deviations)
-    deviations.push_back({{"rank", d.rank}, {"repetition", d.repetition}, {"tensor", d.tensor}});
-  return {{"settings", settings_json(repeated.settings)},
-      {"passes", repeated.deviations.empty()},
-      {"deviations", deviations}};
-}
-
 /// A line for the case, and one for each of the first tensors that differ.
-std::string to_text(const Repeated& repeated) {
+std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
   constexpr std::size_t most = 8;
-  const auto& [c, deviations] = repeated;
   std::string text = fmt::format("{}: {}\n",
       name_of(c),
       deviations.empty() ? "same bits"
                          : fmt::format("DIFFERENT: {}", counted(std::ssize(deviations), "tensor")));
   for (std::size_t i = 0; i < std::min(deviations.size(), most); ++i)
-    text += fmt::format("  {}\n", to_text(deviations[i]));
+    text += fmt::format("  {}\n", deviations[i]);
   if (deviations.size() > most)
-    text += fmt::format("  and {} more (--json has all)\n", deviations.size() - most);
+    text += fmt::format("  and {} more\n", deviations.size() - most);
   return text;
-}
-
-std::string verdict(const std::vector<Repeated>& all, int times) {
-  const auto differs = [](const Repeated& r) { return !r.deviations.empty(); };
-  const auto first = std::ranges::find_if(all, differs);
-  const std::string cases = counted(std::ssize(all), "case");
-  if (first == all.end())
-    return fmt::format("VALID: {}, each step {} times: losses, gradients and weights have the same "
-                       "bits on every rank",
-        cases,
-        times);
-  return fmt::format("INVALID: a repeated step has other bits in {} of {}, first {}: {}",
-      std::ranges::count_if(all, differs),
-      cases,
-      first->settings.schedule,
-      to_text(first->deviations.front()));
 }
 
 /// Executes the first step of every case several times from the same state, and compares every bit
@@ -312,21 +228,27 @@ std::string verdict(const std::vector<Repeated>& all, int times) {
 int repeat(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_memory(deck, mpi, false);
-  say(options, mpi, mpi.head_text(deck));
-  std::vector<Repeated> all;
+  say(mpi, mpi.head_text(deck));
+  std::vector<std::string> differing;  // the first deviation of each case that has some
   for (const Case& c : deck.cases) {
-    all.push_back({c, mpi.runner.repeat(c, options.repeat)});
-    say(options, mpi, to_text(all.back()));
+    const std::vector<std::string> deviations = mpi.runner.repeat(c, options.repeat);
+    say(mpi, to_text(c, deviations));
+    if (!deviations.empty())
+      differing.push_back(fmt::format("{}: {}", c.schedule, deviations.front()));
   }
   return mpi.on_root([&] {
-    const bool valid =
-        std::ranges::all_of(all, [](const Repeated& r) { return r.deviations.empty(); });
-    const auto cases = list_of(all, [](const Repeated& r) { return to_json(r); });
-    return conclude(valid,
-        fmt::format("RESULT: {}\n", verdict(all, options.repeat)),
-        options.json,
-        {{"cases", cases}, {"repetitions", options.repeat}},
-        deck);
+    const std::string cases = counted(std::ssize(deck.cases), "case");
+    write_stdout(
+        differing.empty()
+            ? fmt::format("RESULT: VALID: {}, each step {} times: losses, gradients and weights "
+                          "have the same bits on every rank\n",
+                  cases,
+                  options.repeat)
+            : fmt::format("RESULT: INVALID: a repeated step has other bits in {} of {}, first {}\n",
+                  differing.size(),
+                  cases,
+                  differing.front()));
+    return differing.empty() ? 0 : 1;
   });
 }
 }  // namespace
@@ -341,7 +263,6 @@ void add_verify(CLI::App& app, Invocation& invocation) {
           "instead: execute the first step of every case so many times, and compare every bit")
       ->check(CLI::Range(2, 10'000))
       ->type_name("N");
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {

@@ -41,14 +41,6 @@ struct Outcome {
   StopReason stopped = StopReason::no;  ///< the same on all ranks
 };
 
-/// What has other bits after a step than after the first one from the same state.
-struct Deviation {
-  int rank = 0, repetition = 0;  ///< repetitions count from 1
-  std::string tensor{};          ///< "the gradient of layers.0.w13", "the loss"
-
-  friend bool operator==(const Deviation&, const Deviation&) = default;
-};
-
 struct RunnerOptions {
   /// Its `stall_limit` holds for what lies between the steps of run(), too. Stalls go to standard
   /// error.
@@ -95,8 +87,9 @@ public:
       const schedule::Program* program = nullptr);
   /// Executes the first step of a case so many times from the same state, with sums in a fixed
   /// order. Returns on every rank which losses, gradients and weights, rank by rank, have other
-  /// bits than in the first repetition. Throws InputError for a case without a fixed order.
-  [[nodiscard]] std::vector<Deviation> repeat(const Case& asked, int times);
+  /// bits than in the first repetition: "rank 3, repetition 2: the gradient of layers.0.w13".
+  /// Throws InputError for a case without a fixed order.
+  [[nodiscard]] std::vector<std::string> repeat(const Case& asked, int times);
 
   [[nodiscard]] int rank() const { return rank_; }
 

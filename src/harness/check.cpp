@@ -400,15 +400,15 @@ ReferenceMemory memory_of_check(const Case& c) {
   return {.alone = p.arena + 2 * p.tensors, .beside = 3 * p.tensors};
 }
 
-ReferenceMemory memory_of_verify(const Case& c, int steps, int held) {
+ReferenceMemory memory_of_verify(const Case& c, int steps) {
   // weights, both moments and a gradient of the model in double precision
   constexpr std::uint64_t in_double = 8;
   const Parts p = parts_of(c);
   const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients: first and last step
   const std::uint64_t serial = p.arena + (in_double + 2) * p.tensors;
   const std::uint64_t float64 = in_double * p.tensors + p.activations + kept;
-  return {.alone = std::max(serial, float64) + held * kept,
-      .beside = (in_double + 2) * p.tensors + kept + held * kept};
+  return {
+      .alone = std::max(serial, float64) + kept, .beside = (in_double + 2) * p.tensors + 2 * kept};
 }
 
 const Reference& References::of(const Case& c) {

@@ -130,9 +130,8 @@ struct ReferenceMemory {
 
 /// Memory for the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the
-/// first kind are kept.
-[[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
+/// Memory for CaseRunner::verify() with so many steps and both references.
+[[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps);
 
 /// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a
 /// sweep share a few.

@@ -78,13 +78,13 @@ Case repeatable(Case c) {
 }
 }  // namespace
 
-std::vector<Deviation> CaseRunner::repeat(const Case& asked, int times) {
+std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
   const Case c = repeatable(asked);
   engine::StepOptions options = options_.step;
   options.repeatable = true;
   options.fill = std::byte{0};
   Sums first;
-  std::string differing;  // lines of this rank: repetition and tensor
+  std::string differing;  // lines of this rank
   for (int repetition = 1; repetition <= times; ++repetition) {
     on_ranks_of(c, nullptr, options, [&](const RunningCase& running, const Listeners&) {
       running.runtime.prepare();
@@ -94,18 +94,16 @@ std::vector<Deviation> CaseRunner::repeat(const Case& asked, int times) {
         first = sums;
       for (std::size_t i = 0; i < sums.size(); ++i)
         if (sums[i] != first[i])
-          differing += fmt::format("{} {}\n", repetition, sums[i].first);
+          differing +=
+              fmt::format("rank {}, repetition {}: {}\n", rank_, repetition, sums[i].first);
     });
     wait_for_all(world_);
   }
-  std::vector<Deviation> all;
-  for (int r = 0; const std::string& text : comm::mpi::gather_texts(differing, world_)) {
+  std::vector<std::string> all;
+  for (const std::string& text : comm::mpi::gather_texts(differing, world_)) {
     std::istringstream lines(text);
-    for (Deviation found{.rank = r}; lines >> found.repetition;) {
-      std::getline(lines >> std::ws, found.tensor);
-      all.push_back(found);
-    }
-    ++r;
+    for (std::string line; std::getline(lines, line);)
+      all.push_back(line);
   }
   return all;
 }

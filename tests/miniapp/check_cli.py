@@ -56,9 +56,8 @@ run deck.toml --watchdog -1                         | --watchdog
 run deck.toml --interleave=x                        | --interleave
 run deck.toml --set                                 | KEY=VALUE
 run one.toml --time-limit soon                      | --time-limit
-run one.toml --time-limit 90                        | --time-limit
-run one.toml --time-limit 1:2:3:4                   | --time-limit
-run one.toml --time-limit 0s                        | --time-limit
+run one.toml --time-limit 1:30:00                   | --time-limit
+run one.toml --time-limit 0                         | --time-limit
 run one.toml --memory 80                            | --memory
 run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
@@ -84,7 +83,7 @@ def check_refusals():
 
 
 def check_memory_of_verify():
-    """Of four models at most, rank 0 keeps the gradients of the first and the last step."""
+    """Rank 0 keeps the gradients of the first and the last step, of one model at a time."""
 
     def needed(micro_batches, steps=3):
         keys = programs.settings(
@@ -94,8 +93,8 @@ def check_memory_of_verify():
         return float(re.search(r"it needs ([\d.]+) MiB of 100.00 KiB", done.stderr)[1])
 
     weights = 4 / 2**20 * (2 * (4 * 128**2 + 3 * 128 * 300 + 2 * 128) + 2 * 256 * 128 + 128)
-    one, four, six = needed("1"), needed("1,2,3,4"), needed("1,2,3,4,5,6")
-    assert four == six and abs(four - one - 6 * weights) < 0.02, (one, four, six, weights)
+    one = needed("1")
+    assert needed("1,2,3,4") == one, "of the first case that does not fit"
     assert abs(one - needed("1", steps=1) - 2 * weights) < 0.02
 
 

@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import time
 
 import h5py
@@ -68,7 +69,7 @@ def check_results():
     --timeline keeps every action of every rank."""
     file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
     sweep = settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3")
-    options = ("--timeline", "--peak", "2G", "-o", file)
+    options = ("--timeline", "--peak", "2e9", "-o", file)
     output_of(call(3, "run", DECK, *sweep, *options, variables=["TZ=UTC-9"]))
     cases = rows(file)
     found = {(row["dtype"], row["schedule"], row["replicas"]) for row in cases}
@@ -198,17 +199,17 @@ def check_time_limit():
         (
             9,
             1000000,
-            ["--time-limit", "4s"],
+            ["--time-limit", "4"],
             [],
-            "it does not end within the time limit of 0:04",
+            "it does not end within the time limit of 4 s",
             ["timeout"],
         ),
         (
             "9,2000",
             1000,
-            ["--time-limit", "20s"],
+            ["--time-limit", "20"],
             [],
-            "stopped before the time limit of 0:20",
+            "stopped before the time limit of 20 s",
             ["ok"],
         ),
         (
@@ -278,7 +279,7 @@ def check_repeats():
         "run",
         DECK,
         *settings(seq=9, ranks=3, groups="1,1+2", repeats=4),
-        "--interleave=5",
+        "--interleave",
         "-o",
         file,
     )
@@ -326,17 +327,13 @@ def check_rank_that_cannot_start():
 
 
 def check_topo():
-    """Places and groups, as a text and in JSON."""
-    done = call(2, "topo", "--json")
-    assert done.returncode == 0, programs.told(done)
-    said = json.loads(done.stdout)
-    assert [place["node"] for place in said["ranks"]] == ["node 0"] * 2, said
-    assert all(place["cores"] and place["computes"].startswith("host, ") for place in said["ranks"])
-    assert said["groups"] == [2] and said["adapters"] >= 1 and said["shaped_links"] == [], said
-    text = call(2, "topo").stdout
-    for rank, place in enumerate(said["ranks"]):
-        assert f"# rank {rank}: node 0, cores {place['cores']}, {place['computes']}\n" in text, text
-    assert "# groups        = 2\n" in text, text
+    """Places and groups."""
+    text = output_of(call(2, "topo"))
+    for rank in (0, 1):
+        place = rf"(?m)^# rank {rank}: node 0, cores [0-9,-]+, (host, |device )"
+        assert re.search(place, text), text
+    assert "# groups        = 2\n" in text and "# links" not in text, text
+    assert int(re.search(r"# adapters      = ([0-9]+) for each node\n", text)[1]) >= 1, text
     refused(call(1, "topo", "x"), "x")
 
 

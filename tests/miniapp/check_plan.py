@@ -228,7 +228,7 @@ def check_idle():
     """One micro-batch in two stages, of which the second has the head and one block: each idles
     while the other computes. The step is the model's FLOPs, as memory is fast."""
     changes = settings(schedule="1f1b", ranks=2, groups=1, micro_batches=1, recompute="none")
-    said = json.loads(accepted("deck.toml", *changes, "--json", "--flops", "1M"))
+    said = json.loads(accepted("deck.toml", *changes, "--json", "--flops", "1e6"))
     (case,) = said["cases"]
     block = 32 * (4 * 32 + 3 * case["settings"]["ffn"]) + 64 * 32
     head = 32 * case["settings"]["vocab"]
