@@ -161,7 +161,7 @@ struct AtEnd {
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option(
           "--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(cli::number_of("seconds", 0.1, 1e6))
       ->capture_default_str();
   add_memory(verb,
       "--memory",

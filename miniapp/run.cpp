@@ -56,7 +56,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
           options->sweep.time_limit,
           "stop before so many seconds are over, everything saved (default: the end of the Slurm "
           "job, if there is one)")
-      ->check(CLI::Range(1.0, 1e8))
+      ->check(cli::number_of("seconds", 1, 1e8))
       ->type_name("SECONDS");
   add_flops(*verb,
       "--peak",

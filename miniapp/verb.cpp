@@ -23,7 +23,7 @@ void add_memory(CLI::App& verb,
 void add_flops(
     CLI::App& verb, const std::string& name, double& per_second, const std::string& help) {
   verb.add_option(name, per_second, help)
-      ->check(CLI::Range(1e3, 1e18).description(""))
+      ->check(cli::number_of("FLOP/s", 1e3, 1e18))
       ->type_name("FLOP/s");
 }
 }  // namespace minitaw::app

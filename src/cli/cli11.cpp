@@ -29,6 +29,17 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
   return {};
 }
 
+CLI::Validator number_of(const std::string& unit, double least, double most) {
+  const auto refusal = [=](const std::string& text) {
+    double number = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, number);
+    if (is_number && number >= least && number <= most)
+      return std::string();
+    return fmt::format("{} is no number of {} from {} to {}", text, unit, least, most);
+  };
+  return {refusal, ""};
+}
+
 CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides) {
   return app
       .add_option("--set", overrides, "replace a key of the deck; a list is swept: --set seq=4K,8K")

@@ -49,14 +49,13 @@ plan deck.toml --device-memory -1G                  | --device-memory
 plan deck.toml --device-memory 3GiBs                | --device-memory
 plan deck.toml --device-memory 1e99G                | --device-memory
 plan deck.toml --device-memory 80                   | --device-memory
-plan deck.toml --flops 400                          | --flops
+plan deck.toml --flops 400T                         | 400T is no number of FLOP/s from 1000 to 1e+18
 run missing.toml                                    | cannot be read
 run deck.toml                                       | mpiexec -n 4
 run deck.toml --watchdog -1                         | --watchdog
 run deck.toml --interleave=x                        | --interleave
 run deck.toml --set                                 | KEY=VALUE
-run one.toml --time-limit soon                      | --time-limit
-run one.toml --time-limit 1:30:00                   | --time-limit
+run one.toml --time-limit 1:30:00                   | 1:30:00 is no number of seconds
 run one.toml --time-limit 0                         | --time-limit
 run one.toml --memory 80                            | --memory
 run one.toml -o .                                   | not a file
