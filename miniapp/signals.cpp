@@ -11,27 +11,20 @@ namespace {
 volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
 volatile std::time_t first_second = 0;  ///< when a signal came first
 
-/// Monotonic, and safe in a signal handler.
-std::time_t now_in_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec;
-}
-
 /// The handler: calls only what POSIX calls safe there.
 void note(int number) {
   constexpr std::string_view text =
       "minitaw: the run ends after this step; a second signal ends it now\n";
   const int error = errno;
   if (noted == 0) {
-    first_second = now_in_seconds();
+    first_second = std::time(nullptr);
     [[maybe_unused]] const ssize_t told =
         silent == 0 ? write(STDERR_FILENO, text.data(), text.size()) : 0;
   }
   noted = number;
   // A batch system may send it twice at once: to the launcher, which passes it on, and to the
   // ranks.
-  if (over == 0 && now_in_seconds() - first_second > 1) {
+  if (over == 0 && std::time(nullptr) - first_second > 1) {
     (void)std::signal(number, SIG_DFL);
     (void)raise(number);
   }

@@ -111,15 +111,15 @@ void check_data(const Case& c, const Job& job) {
   if (job.planning)
     return;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(c.data, error))
+  const auto bytes = std::filesystem::file_size(c.data, error);
+  if (error)
     throw InputError(
         fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
             printable(c.data)));
-  const auto bytes = std::filesystem::file_size(c.data, error);
-  if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
+  if (bytes <= static_cast<std::uintmax_t>(c.shape.seq))
     throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}",
         printable(c.data),
-        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"),
+        counted(static_cast<std::int64_t>(bytes), "byte"),
         counted(c.shape.seq, "token"),
         c.shape.seq + 1));
 }
@@ -279,30 +279,26 @@ struct Failure {
 
 /// Says what is not run: values that no case has, each with its first reason, and how many
 /// combinations of others. `used`: by some case.
-void note_what_is_left_out(const std::vector<Failure>& failed,
+void note_what_is_left_out(std::vector<Failure> failed,
     const std::vector<Axis>& axes,
     const std::set<AxisValue>& used,
     Deck& deck) {
-  struct Why {
-    std::size_t values = SIZE_MAX;  ///< of the combination that no case has; the fewest count
-    std::string reason{};
-  };
-
-  std::map<AxisValue, Why> unused;
+  for (Failure& failure : failed)
+    std::erase_if(failure.values, [&](const AxisValue& value) { return used.contains(value); });
+  // Where fewer values are at fault, the reason is that of this value.
+  std::ranges::stable_sort(failed, {}, [](const Failure& f) { return f.values.size(); });
+  std::map<AxisValue, std::string> unused;
   std::map<std::string, int> left_out;
   for (const Failure& failure : failed) {
-    std::vector<AxisValue> at_fault = failure.values;
-    std::erase_if(at_fault, [&](const AxisValue& value) { return used.contains(value); });
-    if (at_fault.empty())
+    if (failure.values.empty())
       ++left_out[failure.reason];
-    for (const AxisValue& value : at_fault)
-      if (Why& why = unused[value]; at_fault.size() < why.values)
-        why = {at_fault.size(), failure.reason};
+    for (const AxisValue& value : failure.values)
+      unused.try_emplace(value, failure.reason);
   }
-  for (const auto& [value, why] : unused) {
+  for (const auto& [value, reason] : unused) {
     const Axis& axis = axes[value.first];
-    deck.unused.push_back(fmt::format(
-        "no case has {} = {}: {}", axis.key->name, axis.values[value.second], why.reason));
+    deck.unused.push_back(
+        fmt::format("no case has {} = {}: {}", axis.key->name, axis.values[value.second], reason));
   }
   deck.notes = deck.unused;
   for (const auto& [reason, times] : left_out)
