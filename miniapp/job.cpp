@@ -181,17 +181,18 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       device(choose_device(mpi.rank(), place, hosts)),
       kokkos(kokkos_settings(threads, device)),
       uuids(gather(device.uuid)),
+      shared_devices(topology::shared_device(uuids).has_value()),
       ranks(places(place, device, threads, uuids)),
       adapters(topology::fewest_adapters(list_of(ranks, &topology::RankPlace::site))),
       runner(MPI_COMM_WORLD,
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                .waiting = waiting(place, threads)},
-              .shared_devices = topology::shared_device(uuids).has_value(),
+              .shared_devices = shared_devices,
               .timeline = flags.timeline,
               .instruments = make_instruments({.nodes = place.nodes,
                   .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
                   .device_uuid = device.uuid,
-                  .shared_devices = topology::shared_device(uuids).has_value()})}) {}
+                  .shared_devices = shared_devices})}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
@@ -279,20 +280,19 @@ int in_job(
 /// Measures a communicator before it asks what memory is free: the first communicator keeps some
 /// for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
-    : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
-      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)),
+    : mpi_(mpi),
+      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, mpi.shared_devices)),
       process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
-      threads_(mpi.threads),
       pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
 
 std::string MemoryBudget::reason_against(
     const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
   const std::vector<schedule::Footprint> memory = memory_of(c, program);
-  const std::vector<Need> needs =
-      kernels::on_host ? needs_on_host(c, program, memory, threads_) : needs_on_device(c, memory);
+  const std::vector<Need> needs = kernels::on_host ? needs_on_host(c, program, memory, mpi_.threads)
+                                                   : needs_on_device(c, memory);
   const std::vector<engine::TransportMemory> transport =
-      engine::transport_memory(program, c.transport, shared_devices_);
+      engine::transport_memory(program, c.transport, mpi_.shared_devices);
   std::vector<std::uint64_t> needed;
   for (std::size_t rank = 0; rank < needs.size(); ++rank)
     needed.push_back(

@@ -63,6 +63,7 @@ struct MpiJob {
   const topology::Device device;  ///< of this rank; index -1: none
   const Kokkos::ScopeGuard kokkos;
   const std::vector<std::string> uuids;          ///< of the device of each rank; empty on a host
+  const bool shared_devices;                     ///< some ranks use the same device
   const std::vector<topology::RankPlace> ranks;  ///< by rank, as the rest
   const int adapters;                            ///< of the node that has fewest
   harness::CaseRunner runner;
@@ -84,11 +85,10 @@ public:
       const Case& c, const harness::ReferenceMemory& reference = {}) const;
 
 private:
-  bool shared_devices_;
+  const MpiJob& mpi_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
   std::uint64_t
       process_;  ///< what a process has on a host, where the user says how much it may have
-  int threads_;  ///< of a rank
   MemoryPools pools_;
 };
 }  // namespace minitaw::app

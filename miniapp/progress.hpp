@@ -38,7 +38,8 @@ struct RemainingRuns {
 
 class TimeLimit {
 public:
-  /// So many seconds from now; nothing: to the end of the Slurm job (SLURM_JOB_END_TIME), else none.
+  /// So many seconds from now; nothing: to the end of the Slurm job (SLURM_JOB_END_TIME), if one is
+  /// known.
   explicit TimeLimit(std::optional<double> seconds);
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
   /// 30 s.

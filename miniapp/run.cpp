@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include "cli/cli11.hpp"
@@ -8,8 +7,6 @@
 
 namespace minitaw::app {
 namespace {
-using Seconds = std::chrono::duration<double>;
-
 struct RunOptions {
   DeckOptions deck;
   SweepOptions sweep;
@@ -24,7 +21,7 @@ int run(const Invocation& invocation, RunOptions& options) {
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.is_root())
       catch_signals_silently();
-    mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
+    mpi.runner.expect("reading deck and result file");
     const deck::Deck deck = mpi.read(options.deck);
     for (const Case& c : deck.cases)
       mpi.runner.require_possible(c);

@@ -12,7 +12,6 @@
 
 namespace minitaw::app {
 using harness::StopReason, record::Row;
-using Seconds = std::chrono::duration<double>;
 
 namespace {
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard
@@ -146,8 +145,7 @@ private:
 
 /// The next thing that all ranks do, as rank 0 decides.
 struct Order {
-  enum Kind : int { execute, stop } kind = stop;
-
+  bool execute = false;   ///< else the sweep ends
   std::size_t index = 0;  ///< of the case in the deck
   bool check = false;     ///< the first step is compared with a serial reference on rank 0
 };
@@ -173,9 +171,9 @@ public:
   }
 
   int run() {
-    for (Order order = next(); order.kind == Order::execute; order = next())
+    for (Order order = next(); order.execute; order = next())
       execute(order);
-    mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
+    mpi_.runner.expect("ending the sweep");
     return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
 
@@ -183,7 +181,7 @@ private:
   /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep
   /// everywhere.
   Order next() {
-    mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
+    mpi_.runner.expect("agreeing on the next case");
     return mpi_.on_root([this] { return choose(); });
   }
 
@@ -208,7 +206,7 @@ private:
       }
       writer_->begins(run);
       const harness::ReferenceMemory reference = harness::memory_of_check(c);
-      return {Order::execute, run.index, budget_.reason_against(c, reference).empty()};
+      return {true, run.index, budget_.reason_against(c, reference).empty()};
     }
     return {};
   }
@@ -227,7 +225,7 @@ private:
         writer_->give_up(Status::error, error.what());
       throw;
     }
-    mpi_.runner.guard().expect("recording a case", Seconds(mpi_.flags.watchdog));
+    mpi_.runner.expect("recording a case");
     harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_)
         settle(executed);
@@ -241,7 +239,8 @@ private:
     return [this, begin = Clock::now(), steps = 0, all = c.warmup + c.steps]() mutable {
       if (caught_signal() != 0)
         return StopReason::signal;
-      const double step = Seconds(Clock::now() - begin).count() / ++steps;
+      const std::chrono::duration<double> passed = Clock::now() - begin;
+      const double step = passed.count() / ++steps;
       const double needed = finished_ == 0 ? step : step * (all - steps);
       return writer_ && time_.left() < needed ? StopReason::time_limit : StopReason::no;
     };
@@ -259,8 +258,7 @@ private:
       why_stopped_ = by_time();
       if (finished_ > 0 || !time_.is_whole())
         return;
-      writer_->failed(
-          run, Status::timeout, fmt::format("it does not end within {}", time_.name()));
+      writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()));
       break;
     case StopReason::signal: why_stopped_ = by_signal(); return;
     }

@@ -5,10 +5,10 @@
 
 namespace minitaw::app {
 struct SweepOptions {
-  std::string output;          ///< result file, as given
-  double peak = std::nan("");  ///< FLOP/s of a rank's device; NaN: that of its datasheet
-  bool retry = false;          ///< run failed cases again
-  bool interleave = false;     ///< in random order over all repetitions
+  std::string output;                ///< result file, as given
+  double peak = std::nan("");        ///< FLOP/s of a rank's device; NaN: that of its datasheet
+  bool retry = false;                ///< run failed cases again
+  bool interleave = false;           ///< in random order over all repetitions
   std::optional<double> time_limit;  ///< seconds, as for TimeLimit
 };
 

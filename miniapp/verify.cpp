@@ -59,9 +59,7 @@ std::vector<Column> columns_of(int width) {
       {.title = "dtype",
           .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
           .width = -5},
-      {.title = "against",
-          .value = [](const C& c) { return c.tolerance.reference; },
-          .width = -17},
+      {.title = "against", .value = [](const C& c) { return c.tolerance.reference; }, .width = -17},
       error_column("loss", "first step", 10, [](const C& c) { return c.check.first.loss; }),
       error_column(
           "gradient", "first step", 10, [](const C& c) { return c.check.first.gradient.worst; }),
@@ -132,8 +130,8 @@ std::string advice(const std::vector<Comparison>& compared) {
 void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_references) {
   const MemoryBudget budget(mpi);
   for (const Case& c : deck.cases) {
-    const std::string reason = budget.reason_against(c,
-        with_references ? harness::memory_of_verify(c, c.steps) : harness::ReferenceMemory());
+    const std::string reason = budget.reason_against(
+        c, with_references ? harness::memory_of_verify(c, c.steps) : harness::ReferenceMemory());
     if (!reason.empty())
       throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
           c.schedule,

@@ -50,15 +50,9 @@ std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
       name_of(s.dtype));
 }
 
-/// Tells the watchdog what comes next.
-void expect(MpiJob& mpi, const std::string& stage) {
-  mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
-}
-
 screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, MpiJob& mpi) {
   const int nodes = mpi.place.nodes.count(), adapters = mpi.adapters;
   const int pairs = std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
-  const bool shared_devices = topology::shared_device(mpi.uuids).has_value();
   return {MPI_COMM_WORLD,
       mpi.place,
       mpi.ranks,
@@ -67,14 +61,14 @@ screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, 
               between_nodes * options.seconds, most_between_nodes / (options.rounds * pairs)),
           .adapters = adapters,
           .one_machine = !record::shaped_links().empty(),
-          .shared_devices = shared_devices,
+          .shared_devices = mpi.shared_devices,
           .next =
               [&](const std::string& stage) {
                 mpi.runner.advance();
-                expect(mpi, stage);
+                mpi.runner.expect(stage);
               },
           .done = [&] { mpi.runner.advance(); }},
-      screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, shared_devices)};
+      screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, mpi.shared_devices)};
 }
 
 /// Fills in what a machine file says of healthy parts. Throws InputError if it cannot be used.
@@ -135,7 +129,7 @@ void judge(const ScreenOptions& options, Screening& s) {
 int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJob& mpi) {
   const model::Shape shape =
       options.deck.path.empty() ? usual_shape() : mpi.read(options.deck).cases.front().shape;
-  expect(mpi, "getting ready");
+  mpi.runner.expect("getting ready");
   screen::Probe probe = probe_of(options, shape, mpi);
   std::optional<Screening> screening;  // of rank 0, as the file
   std::optional<record::Recorder> file;
@@ -160,7 +154,7 @@ int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJo
       return screening->rounds();
     });
   }
-  expect(mpi, "the verdict");
+  mpi.runner.expect("the verdict");
   const int code = mpi.on_root([&] {
     judge(options, *screening);
     if (file)
@@ -171,7 +165,7 @@ int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJo
       write_stdout(table_text(*screening) + findings_text(*screening, mpi));
     return screening->verdict.code;
   });
-  mpi.runner.guard().pause();
+  mpi.runner.pause();
   return code;
 }
 }  // namespace

@@ -196,8 +196,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.status = status;
     result.reason = why.what();
   };
-  const engine::Watchdog::Seconds stall_limit = options_.step.stall_limit;
-  guard_.expect("getting ready for a case", stall_limit);
+  expect("getting ready for a case");
   advance();
   std::string left_behind;
   try {
@@ -222,15 +221,15 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   }
   // A rank that has no part in the case waits here for all of it, however long that takes.
   if (rank_ < c.ranks)
-    guard_.expect("waiting for the end of a case", stall_limit);
+    expect("waiting for the end of a case");
   else
-    guard_.pause();
+    pause();
   wait_for_all(world_);
   fail_at_first(result, left_behind, world_);
   check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
       "sharing why a case stopped");
   advance();
-  guard_.pause();
+  pause();
   return outcome;
 }
 
@@ -241,12 +240,11 @@ StopReason CaseRunner::execute(const RunningCase& running,
     engine::MemoryWatch& watch,
     CaseResult& result) {
   const auto& [c, runtime, comm] = running;
-  const engine::Watchdog::Seconds stall_limit = options_.step.stall_limit;
   TimedSteps steps(runtime.program(), c.steps);
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     const int timed = s - c.warmup;  // below zero: warm-up
-    guard_.expect(fmt::format("getting ready for step {}", s + 1), stall_limit);
+    expect(fmt::format("getting ready for step {}", s + 1));
     runtime.prepare();
     for (const auto& listener : listeners)
       if (timed >= 0)
@@ -255,9 +253,9 @@ StopReason CaseRunner::execute(const RunningCase& running,
     if (timed == 0)
       result.begun = {utc_now()};
 
-    guard_.pause();
+    pause();
     const double seconds = runtime.step();
-    guard_.expect(fmt::format("gathering what step {} left", s + 1), stall_limit);
+    expect(fmt::format("gathering what step {} left", s + 1));
 
     for (const auto& listener : listeners)
       if (timed >= 0)

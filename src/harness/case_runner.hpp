@@ -63,14 +63,16 @@ public:
   /// is cheap, warm-up, timed steps. Other ranks wait. A failure before the first step becomes the
   /// status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
-  /// What this rank does before it ends the job because something between steps does not end;
-  /// guard() watches that. The reason is already printed. Default: nothing. Rank 0 goes first, by a
-  /// few seconds.
+  /// What this rank does before it ends the job because something that expect() names does not end.
+  /// The reason is already printed. Default: nothing. Rank 0 goes first, by a few seconds.
   using OnHang = std::function<void(const std::string& reason)>;
 
   void on_hang(OnHang act) { hang_ = std::move(act); }
 
-  [[nodiscard]] engine::Watchdog& guard() { return guard_; }
+  /// Ends the job if the next expect() or pause() does not come within the stall limit.
+  void expect(std::string what) { guard_.expect(std::move(what), options_.step.stall_limit); }
+
+  void pause() { guard_.pause(); }
 
   /// Tells instruments that this rank has come to the begin or the end of a case, or of other work
   /// of all ranks. They can then name a rank that does not come this far.
