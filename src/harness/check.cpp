@@ -78,14 +78,6 @@ void fetch(
     all.insert(all.end(), values.begin(), values.end());
 }
 
-template <class T>
-void append(std::vector<NamedTensor>& result,
-    const std::vector<model::Tensor>& tensors,
-    const std::vector<T>& flat) {
-  for (const model::Tensor& t : tensors)
-    result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
-}
-
 /// Of some values, or errors: their root mean square, 0 of none.
 struct Squares {
   double sum = 0;
@@ -151,8 +143,9 @@ model::Reference make_model(const Case& c) {
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
   std::vector<NamedTensor> result;
-  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts())
-    append(result, part->tensors, *flat++);
+  for_each_tensor(layout, tensors, [&](const std::string& name, std::span<const double> values) {
+    result.push_back({name, {values.begin(), values.end()}});
+  });
   return result;
 }
 
@@ -228,7 +221,8 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
     for (int k = 0; k < slices; ++k)
       fetch(runtime, piece_of(runtime, which, shard, k), comm, flat);
     if (runtime.rank() == 0)
-      append(result, part.tensors, flat);
+      for (const model::Tensor& t : part.tensors)
+        result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
   };
   const model::Layout& layout = runtime.layout();
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s)

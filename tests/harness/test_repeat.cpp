@@ -86,8 +86,8 @@ TEST_F(Repeat, NamesTheRankAndTensorOfABitThatFlips) {
       flip(runtime.arena().optimiser(0).data + first.element * sizeof(float) + 3, std::byte{0x40});
     });
     EXPECT_THAT(found,
-        ElementsAre(
-            fmt::format("rank {}, repetition {}: the weights of {}", rank, repetition, first.tensor)))
+        ElementsAre(fmt::format(
+            "rank {}, repetition {}: the weights of {}", rank, repetition, first.tensor)))
         << c.schedule;
   }
 }

@@ -133,7 +133,8 @@ def check_verdicts(text, judged):
     """What verify says of the serial training and of a case, one of which is wrong."""
     first = "serial" if judged[0] == "WRONG" else "ddp"
     count = judged.count("WRONG")
-    verdict = re.search(rf"RESULT: INVALID: {count} of 2 comparisons differ, first {first}, .*", text)
+    begin = f"RESULT: INVALID: {count} of 2 comparisons differ, first {first}, "
+    verdict = re.search(f"{begin}.*", text)
     assert verdict, text
     assert ("# next: minitaw_kernels --verify" in text) == (first == "serial"), text
     lines = [line for line in text.splitlines() if "reference" in line and line[0] not in "R#"]

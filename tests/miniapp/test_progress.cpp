@@ -97,8 +97,8 @@ TEST(RemainingRuns, InterleavesAndNumbersTheRepetitionsInTheirOrder) {
   for (std::size_t i = 0; i < order.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       EXPECT_TRUE(order[i].first != order[j].first || order[j].second < order[i].second);
-  const auto changes = std::ranges::adjacent_find(
-      order, [](const P& a, const P& b) { return a.first > b.first; });
+  const auto changes =
+      std::ranges::adjacent_find(order, [](const P& a, const P& b) { return a.first > b.first; });
   EXPECT_NE(changes, order.end()) << "a case is run again after another one";
 }
 
