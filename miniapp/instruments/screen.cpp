@@ -2,19 +2,17 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include "base/error.hpp"
+#include "base/range.hpp"
 #include "cli/cli11.hpp"
 #include "instruments/predict/machine.hpp"
 #include "instruments/screen/probe.hpp"
 #include "instruments/verbs.hpp"
 #include "job.hpp"
-#include "screen_report.hpp"
 
 namespace minitaw::app {
 namespace {
 struct ScreenOptions {
-  DeckOptions deck;
-  std::string output, expect;
+  std::string expect;
   int rounds = 3;
   double seconds = 0.1;
   double least = 0;  ///< per cent; 0: those of the quantities
@@ -27,27 +25,12 @@ constexpr double most_between_nodes = 60;
 /// A measurement between nodes takes so many times --seconds.
 constexpr double between_nodes = 3;
 
-/// Shapes without a deck: small ones for processors, those of a model with 7 B parameters for
-/// devices.
-model::Shape usual_shape() {
+/// Whose products and messages are measured: a small model for processors, one with 7 B parameters
+/// for devices.
+model::Shape measured_shape() {
   if (kernels::on_host)
-    return {1, 512, 8, 8, {1408}, 256, 256, 1, model::Dtype::fp32};
-  return {1, 4096, 32, 32, {11008}, 32000, 4096, 1, model::Dtype::bf16};
-}
-
-std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
-  return fmt::format(
-      "nodes = {}, adapters = {}, hidden = {}, heads = {}, kv_heads = {}, ffn = {}, seq = {}, "
-      "micro_batch = {}, dtype = {}",
-      machine.nodes.text(),
-      machine.adapters,
-      s.hidden,
-      s.heads,
-      s.kv_heads,
-      s.ffn,
-      s.seq,
-      s.micro_batch,
-      name_of(s.dtype));
+    return {1, 512, 8, 8, 1408, 256, 256, 1, model::Dtype::fp32};
+  return {1, 4096, 32, 32, 11008, 32000, 4096, 1, model::Dtype::bf16};
 }
 
 screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, MpiJob& mpi) {
@@ -89,81 +72,44 @@ void set_expected(
   set("latency between nodes", machine.latency);
 }
 
-/// What is to be measured.
-Screening unmeasured(const ScreenOptions& options,
-    const screen::Probe& probe,
-    const model::Shape& shape,
-    const MpiJob& mpi) {
-  const screen::Machine& machine = probe.machine();
-  Screening screening{.machine = machine, .settings = settings_of(shape, machine)};
-  for (const screen::Quantity& quantity : probe.quantities())
-    screening.measured.push_back({quantity});
-  if (!options.expect.empty())
-    set_expected(screening.measured, options.expect, shape);
-  for (int node = 0; node < machine.nodes.count(); ++node)
-    screening.nodes.push_back(mpi.hosts.text(node));
-  return screening;
-}
-
-void print_head(const ScreenOptions& options, const MpiJob& mpi, const Screening& screening) {
-  std::string text = fmt::format("# {}\n{}# {}\n{}",
+void print_head(const MpiJob& mpi) {
+  fmt::print("# {}\n{}{}",
       record::version_text(),
       mpi.map_text(),
-      screening.settings,
       record::links_text(record::shaped_links()));
-  if (const int rounds = screening.rounds(); rounds > 0)
-    text += fmt::format("# {} has {} already\n", options.output, counted(rounds, "round"));
-  fmt::print("{}", text);
   std::fflush(stdout);
 }
 
-/// A culprit stands out in most rounds.
-void judge(const ScreenOptions& options, Screening& s) {
-  const int rounds = s.rounds();
-  s.judgement = screen::judge(s.machine,
-      s.measured,
-      {.least_loss = options.least / 100, .rounds = std::max(2, rounds / 2 + 1)});
-  s.verdict = screen::verdict_of(s.judgement, rounds, !options.expect.empty());
-}
-
-int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJob& mpi) {
-  const model::Shape shape =
-      options.deck.path.empty() ? usual_shape() : mpi.read(options.deck).cases.front().shape;
+int screen_job(const ScreenOptions& options, MpiJob& mpi) {
+  const model::Shape shape = measured_shape();
   mpi.runner.expect("getting ready");
   screen::Probe probe = probe_of(options, shape, mpi);
-  std::optional<Screening> screening;  // of rank 0, as the file
-  std::optional<record::Recorder> file;
-  int round = mpi.on_root([&] {
-    screening.emplace(unmeasured(options, probe, shape, mpi));
-    if (!options.output.empty()) {
-      file.emplace(options.output, mpi.provenance({}, invocation.arguments()));
-      read_rounds(*file, options.output, *screening);
-    }
+  screen::Screening screening{.machine = probe.machine()};  // rank 0 has its values
+  for (const screen::Quantity& quantity : probe.quantities())
+    screening.measured.push_back({quantity});
+  for (int node = 0; node < mpi.place.nodes.count(); ++node)
+    screening.nodes.push_back(mpi.hosts.text(node));
+  (void)mpi.on_root([&] {
+    if (!options.expect.empty())
+      set_expected(screening.measured, options.expect, shape);
     if (!options.json)
-      print_head(options, mpi, *screening);
-    return screening->rounds();
+      print_head(mpi);
+    return true;
   });
 
-  while (round < options.rounds) {
+  for (int round = 0; round < options.rounds; ++round) {
     std::vector<std::vector<double>> values = probe.round();
-    round = mpi.on_root([&] {
-      for (std::size_t q = 0; q < values.size(); ++q)
-        screening->measured[q].rounds.push_back(std::move(values[q]));
-      if (file)
-        write(*file, *screening);
-      return screening->rounds();
-    });
+    for (std::size_t q = 0; q < values.size(); ++q)
+      screening.measured[q].rounds.push_back(std::move(values[q]));
   }
   mpi.runner.expect("the verdict");
   const int code = mpi.on_root([&] {
-    judge(options, *screening);
-    if (file)
-      write(*file, *screening);
+    screening.judgement = screen::judge(screening.machine, screening.measured, options.least / 100);
     if (options.json)
-      write_stdout(json_text(to_json(*screening)));
+      write_stdout(json_text(to_json(screening)));
     else
-      write_stdout(table_text(*screening) + findings_text(*screening, mpi));
-    return screening->verdict.code;
+      write_stdout(table_text(screening) + findings_text(screening, mpi.ranks));
+    return verdict_of(screening).code;
   });
   mpi.runner.pause();
   return code;
@@ -176,13 +122,6 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("screen",
       "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec "
       "or srun");
-  verb->add_option(
-      "DECK", options->deck.path, "take the shapes of its first case (default: built in)");
-  verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")
-      ->type_name("KEY=VALUE");
-  verb->add_option(
-          "-o,--output", options->output, "result file; rounds that it has are not measured again")
-      ->type_name("FILE.h5");
   verb->add_option("--rounds",
           options->rounds,
           "times that everything is measured; a culprit stands out in most")
@@ -204,9 +143,8 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return screen_job(*options, invocation, mpi);
-    });
+    invocation.code =
+        in_job(invocation, options->job, [&](MpiJob& mpi) { return screen_job(*options, mpi); });
   });
 }
 }  // namespace minitaw::app

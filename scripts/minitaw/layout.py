@@ -59,12 +59,3 @@ def layout():
         if line and not line.startswith("#"):
             found.add(line)
     return found
-
-
-# Of `minitaw screen`.
-SCREENING = {
-    "culprits": Entry("culprits", "text", axes=("*",)),
-    "node_of_rank": Entry("node_of_rank", "natural", axes=("*",)),
-    "settings": Entry("settings", "text"),
-    "verdict": Entry("verdict", "text"),
-}

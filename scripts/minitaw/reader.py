@@ -9,7 +9,7 @@ import re
 import numpy
 
 from .command import BadInput
-from .layout import SCREENING, Entry, layout
+from .layout import Entry, layout
 from .walk import Refused, Walk, kind_of, refuse
 
 MOST_AT_ONCE = 64 << 20  # bytes of texts that one call of HDF5 may read
@@ -272,28 +272,6 @@ class Reader:
         if any(value >= len(codes) for value in values):
             refuse(path, f"has {max(values)}, there are {len(codes)} names")
         return [codes[value] for value in values]
-
-    def screening(self):
-        """Of `minitaw screen`: {} if there is none."""
-        if not self.has("screen"):
-            return {}
-        found = {}
-        for name, entry in SCREENING.items():
-            path = f"screen/{name}"
-            self.check(path, entry, {})
-            found[name] = self.read(path, entry)
-        found["measured"] = self.measured_links(len(found["node_of_rank"]))
-        return found
-
-    def measured_links(self, ranks):
-        """{name: (units, values[round, rank, partner])} of a screening."""
-        found = {}
-        for path, extent in self.objects.items():
-            if path.startswith("screen/") and extent.kind == "real" and len(extent.shape) == 3:
-                self.check(path, Entry(path, "real", axes=("*", "J", "*")), {"J": ranks})
-                name = path.removeprefix("screen/").replace("_", " ")
-                found[name] = self.attribute(path, "units", "1"), self.file[path][()]
-        return found
 
 
 def check_repetitions(folder, found, repetitions):

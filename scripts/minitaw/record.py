@@ -126,8 +126,6 @@ class Result:
     cases: list = field(default_factory=list)
     verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     slowest: str = ""  # a sentence on the rank that is slow in all cases
-    # Of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}.
-    screening: dict = field(default_factory=dict)
 
 
 def verdict_of(reader, cases):
@@ -161,7 +159,6 @@ def read_result(result, reader):
     result.slowest = reader.attribute("summary", "slowest", "")
     if not isinstance(result.slowest, str):
         refuse("summary@slowest", "is no text")
-    result.screening = reader.screening()
     return result
 
 

@@ -7,7 +7,7 @@ import numpy
 from . import charts
 from .book import Failures, Picture, figures_table, table
 from .charts import STEP_PARTS, TRAFFIC_KINDS
-from .drawing import as_image, new_figure
+from .drawing import as_image
 from .events import measured_timeline
 from .numbers import (
     NO_FIGURE,
@@ -110,50 +110,6 @@ def cases_section(book):
         figures_table("More figures", MORE_FIGURES, book.cases),
         ABOUT_MORE_FIGURES,
     ]
-
-
-def screening_section(book):
-    known = [result.screening for result in book.results if result.screening]
-    if not known:
-        return "minitaw screen was not run with this file"
-    blocks = [
-        "Medians over all rounds, relative to the median of all ranks or links; a load as it is. "
-        "An empty cell was not measured."
-    ]
-    for found in known:
-        blocks.append(f"{found['verdict']} ({found['settings']}).")
-        culprits = found["culprits"]
-        blocks.append({"Culprits": "\n".join(culprits)} if len(culprits) else "No culprit.")
-        blocks.append(
-            [
-                Picture(name, heat_map(units, values, found["node_of_rank"]))
-                for name, (units, values) in found["measured"].items()
-                if values.size
-            ]
-        )
-    return blocks
-
-
-def heat_map(units, values, nodes):
-    """Medians over the rounds, relative to that of all: a row for each rank, a column for each
-    partner. Slow is dark."""
-    middle = numpy.ma.masked_invalid(numpy.ma.median(numpy.ma.masked_invalid(values), axis=0))
-    usual = numpy.ma.median(middle)
-    if units == "1":
-        share, label = middle, "of the rank's cores"
-    elif units == "s":
-        share, label = usual / middle, "usual latency over this one"
-    else:
-        share, label = middle / usual, "of the usual rate"
-    drawn = new_figure(height=3.4)
-    axes = drawn.subplots()
-    first_of_nodes = numpy.flatnonzero(numpy.diff(nodes, prepend=-1))
-    axes.set(ylabel="rank", xlabel="partner", yticks=first_of_nodes)
-    image = axes.imshow(
-        share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest"
-    )
-    drawn.colorbar(image, label=label)
-    return as_image(drawn)
 
 
 def charts_section(book):
@@ -293,7 +249,6 @@ def provenance_section(book):
 # {name: (title, what makes it)}, in the order of the page.
 SECTIONS = {
     "cases": ("Cases", cases_section),
-    "screening": ("Screening", screening_section),
     "charts": ("Bytes, throughput, memory and time", charts_section),
     "traffic": ("Bytes moved", traffic_section),
     "scaling": ("Scaling", scaling_section),

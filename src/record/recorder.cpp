@@ -342,13 +342,6 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
-void Recorder::put(const std::string& group, std::vector<Dataset> datasets) {
-  write_session();
-  h5::remove(file_, group);
-  write(file_, group, std::move(datasets));
-  save();
-}
-
 void Recorder::save() {
   replace_file(path_, bytes_of(file_));
 }

@@ -38,13 +38,6 @@ public:
   /// No case runs any more.
   void finish() { mark_.remove(); }
 
-  /// Writes datasets that are not of a case into a group of their own, which loses what it had, at
-  /// once.
-  void put(const std::string& group, std::vector<Dataset> datasets);
-
-  /// What is in the file now; for readers.
-  [[nodiscard]] hid_t file() const { return file_; }
-
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
 
   /// Says so if other sources than this program's have measured a part of the file; else empty.

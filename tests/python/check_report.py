@@ -14,7 +14,7 @@ from unittest import mock
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused, run_checks
 import files
 import numpy
-from minitaw import charts, drawing, scaling, sections, timeline
+from minitaw import charts, drawing, scaling, timeline
 from minitaw.book import Book
 from minitaw.numbers import byte_unit, count_text, seconds_text
 from minitaw.provenance import session_texts
@@ -22,7 +22,6 @@ from minitaw.record import load_all
 from minitaw.report import page as write_page
 from minitaw.report import top
 from minitaw.scaling import scaling_section
-from minitaw.sections import screening_section
 from minitaw.settings import shared_settings, telling
 
 ALL = {
@@ -563,51 +562,6 @@ def check_slowest():
     text = " ".join(text_of(tree_of(write_page(results))).split())
     assert "A: Rank 1 is slow." in text, text
     assert "B: " not in text.split("A: Rank 1 is slow.")[1][:20], text
-
-
-def check_screening():
-    """Two heat maps, of the medians of three rounds over that of all: of rates, and of latencies
-    the other way round."""
-    (result,) = load_all([SAMPLE])
-    rates = numpy.array([[[77, 77, 77], [77, 0, math.nan]]] + [[[1, 2, 4], [6, 8, 99]]] * 2)
-    rates[1, 1, 2] = math.nan  # measured once
-    result.screening = {
-        "settings": "3 rounds",
-        "verdict": "SLOW: 1 link",
-        "culprits": ["link 1-2"],
-        "node_of_rank": [0, 0, 1],
-        "measured": {
-            "rate": ("B/s", rates),
-            "none": ("s", numpy.zeros((0, 2, 3))),
-            "latency": ("s", rates),
-            "load": ("1", rates / 100),
-        },
-    }
-    with mock.patch.object(sections, "as_image", lambda drawn: drawn):
-        _, said, culprits, pictures = screening_section(Book([result]))
-    load = pictures.pop()
-    assert numpy.allclose(
-        load.address.axes[0].images[0].get_array(), [[0.01, 0.02, 0.04], [0.06, 0.08, 0.99]]
-    )
-    assert load.title == "load"
-    assert load.address.axes[1].get_ylabel() == "of the rank's cores"
-    assert (said, culprits) == ("SLOW: 1 link (3 rounds).", {"Culprits": "link 1-2"})
-    assert [one.title for one in pictures] == ["rate", "latency"]
-    for (axes, bar), expected in zip(
-        (one.address.axes for one in pictures),
-        ([1, 2, 4, 6, 8, 99], [1, 1 / 2, 1 / 4, 1 / 6, 1 / 8, 1 / 99]),
-    ):
-        shown = axes.images[0].get_array()
-        assert numpy.allclose(shown.ravel() / shown[0, 0], expected), shown
-        assert shown[0, 0] in (1 / 5, 5), shown  # 5: the median of six
-        assert (axes.get_ylabel(), axes.get_xlabel(), axes.get_yticks().tolist()) == (
-            "rank",
-            "partner",
-            [0, 2],
-        )
-        assert bar.get_ylabel() == (
-            "of the usual rate" if expected[1] == 2 else "usual latency over this one"
-        )
 
 
 def check_origin():

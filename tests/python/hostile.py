@@ -87,7 +87,7 @@ def deep(file):
 
 def many_groups(file):
     for number in range(2000):
-        file.create_group(f"screen/{number}")
+        file.create_group(f"more/{number}")
 
 
 def named_type(file):

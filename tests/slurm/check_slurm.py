@@ -152,13 +152,12 @@ def check_gpu(cluster):
 
 def check_screen(cluster):
     """The parts of all nodes are measured; the job ends with the exit code of the verdict."""
-    file = FOLDER / "screen.h5"
     options = ("--gpus-per-node=0",)
     words = ("--seconds=0.02", "--rounds=2")
-    code, said = batch(cluster, "screen.sbatch", file, *words, options=options)
+    code, said = batch(cluster, "screen.sbatch", *words, options=options)
     verdict = re.search(r"^VERDICT: (\w+)", said, re.MULTILINE).group(1)
     assert code == {"CLEAN": 0, "FOUND": 1, "INCONCLUSIVE": 3}[verdict], said
-    assert "nodes = 2+2, " in said and file.exists(), said
+    assert "  rate between nodes " in said, said
 
 
 def check_dependency(cluster):

@@ -38,6 +38,11 @@ constexpr double port_quantile = 0.75;
 /// Share of its cores that others may take of a rank that is judged.
 constexpr double most_load = 0.1;
 
+/// A culprit stands out in most rounds.
+int least_rounds(std::size_t rounds) {
+  return std::max(2, static_cast<int>(rounds) / 2 + 1);
+}
+
 /// Of the normal distribution: median and upper quartile of absolute values, standard deviations.
 constexpr double normal_median = 0.6745, normal_quartile = 1.1503;
 
@@ -165,12 +170,12 @@ class Outliers {
 public:
   /// `loaded`: by rank, whether other programs had its cores.
   Outliers(const Quantity& quantity,
-      const Rule& rule,
+      double least_loss_given,
       const std::vector<bool>& loaded,
       std::size_t rounds,
       Series series)
       : quantity_(quantity),
-        rule_(rule),
+        least_loss_given_(least_loss_given),
         loaded_(loaded),
         rounds_(rounds),
         series_(std::move(series)),
@@ -219,7 +224,7 @@ public:
     const bool all_loaded = std::ranges::all_of(loaded_, std::identity());
     const double share =
         all_loaded ? clear_ + spare_sigmas * loaded_noise_ : least_ + spare_sigmas * noise_;
-    if (rounds_ < static_cast<std::size_t>(rule_.rounds) || series_.size() < 2 || share >= 1)
+    if (rounds_ < 2 || series_.size() < 2 || share >= 1)
       return nothing;
     if (!quantity_.is_latency())
       return share;
@@ -233,8 +238,8 @@ private:
   [[nodiscard]] double worth_a_word() const {
     if (quantity_.is_latency())
       return least_latency;
-    if (rule_.least_loss > 0)
-      return rule_.least_loss;
+    if (least_loss_given_ > 0)
+      return least_loss_given_;
     return quantity_.partner == Partner::inside ? least_inside : least_loss;
   }
 
@@ -276,8 +281,8 @@ private:
         .rounds = static_cast<int>(slow.size())};
   }
 
-  /// Leaves what stood out in rounds enough: `rule_.rounds`, or more where so many of all paths
-  /// stand out in some round by chance that one of them would stand out so often. What always
+  /// Leaves what stood out in rounds enough: in most, or in more where so many of all paths stand
+  /// out in some round by chance that one of them would stand out so often. What always
   /// stands out counts as no chance.
   void drop_chances(Found& found) const {
     const int rounds = static_cast<int>(rounds_);
@@ -291,12 +296,12 @@ private:
       double alarms = series_.size() * std::pow(share, times);
       for (int i = 1; i <= times; ++i)  // ways to choose these rounds
         alarms *= static_cast<double>(rounds - times + i) / i;
-      return times < rule_.rounds || alarms > false_alarms;
+      return times < least_rounds(rounds_) || alarms > false_alarms;
     });
   }
 
   const Quantity& quantity_;
-  const Rule& rule_;
+  double least_loss_given_;
   const std::vector<bool>& loaded_;
   std::size_t rounds_;
   Series series_;
@@ -331,9 +336,9 @@ bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
 /// Makes one judgement.
 class Judge {
 public:
-  Judge(const Machine& machine, const std::vector<Measured>& measured, const Rule& rule)
+  Judge(const Machine& machine, const std::vector<Measured>& measured, double least_loss_given)
       : machine_(machine),
-        rule_(rule),
+        least_loss_given_(least_loss_given),
         loaded_(machine.nodes.ranks()) {
     for (const Measured& m : measured)
       if (m.quantity.is_load())
@@ -341,15 +346,19 @@ public:
     find_loaded();
     for (const Measured& m : measured)
       measured_.push_back(without_loaded(m));
-    judgement_.smallest.resize(measured.size());
+    judgement_.smallest.assign(measured.size(), nothing);
   }
 
   Judgement judge() {
     // Those first that explain what the others measure too.
     for (const Partner partner : {Partner::none, Partner::node, Partner::inside})
-      each(partner, [&](const Measured& m, Smallest& s) { s.part = add_slower(m, false); });
+      each(partner, [&](const Measured& m, double& smallest) { smallest = add_slower(m, false); });
     for (const Partner partner : {Partner::node, Partner::inside})
-      each(partner, [&](const Measured& m, Smallest& s) { s.link = add_slower(m, true); });
+      each(partner, [&](const Measured& m, double& smallest) {
+        const double of_links = add_slower(m, true);
+        if (std::isnan(smallest))
+          smallest = of_links;
+      });
     for (const Measured& m : measured_)
       add_below_expected(m);
     return std::move(judgement_);
@@ -366,7 +375,7 @@ private:
         judgement_.load = std::fmax(judgement_.load, loads_[round][rank]);
         left += has_load(round, static_cast<int>(rank)) ? 0 : 1;
       }
-      loaded_[rank] = left < rule_.rounds;
+      loaded_[rank] = left < least_rounds(loads_.size());
     }
     // Those that are left have few peers.
     if (2 * std::ranges::count(loaded_, true) > std::ssize(loaded_))
@@ -407,7 +416,7 @@ private:
     const Speeds speeds = speeds_of(machine_, m);
     const bool ports = quantity.is_of_links() && !links;
     const Outliers outliers(quantity,
-        rule_,
+        least_loss_given_,
         loaded_,
         rounds,
         links ? beside_ends(speeds, rounds)
@@ -494,7 +503,7 @@ private:
   }
 
   const Machine& machine_;
-  const Rule& rule_;
+  double least_loss_given_;
   std::vector<std::vector<double>> loads_;  ///< [round][rank]; empty: not measured
   std::vector<bool> loaded_;                ///< by rank
   std::vector<Measured> measured_;          ///< without some values beside a load
@@ -502,7 +511,7 @@ private:
 };
 }  // namespace
 
-Judgement judge(const Machine& machine, const std::vector<Measured>& measured, const Rule& rule) {
-  return Judge(machine, measured, rule).judge();
+Judgement judge(const Machine& machine, const std::vector<Measured>& measured, double least_loss) {
+  return Judge(machine, measured, least_loss).judge();
 }
 }  // namespace minitaw::screen

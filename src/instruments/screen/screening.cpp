@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <set>
 #include "base/error.hpp"
 #include "base/range.hpp"
@@ -11,6 +11,47 @@
 #include "topology/system.hpp"
 
 namespace minitaw::screen {
+namespace {
+using Json = nlohmann::ordered_json;
+
+/// The lowest, median and highest value of all rounds.
+std::array<double, 3> spread_of(const Measured& m) {
+  std::vector<double> all;
+  for (const std::vector<double>& round : m.rounds)
+    std::ranges::copy_if(round, std::back_inserter(all), [](double v) { return !std::isnan(v); });
+  std::ranges::sort(all);
+  return {quantile(all, 0), quantile(all, 0.5), quantile(all, 1)};
+}
+
+Json to_json(const Screening& s, const Culprit& c) {
+  constexpr const char* kinds[] = {"rank", "node", "adapter", "link"};
+  Json evidence = Json::array();
+  for (const Evidence& e : c.evidence)
+    evidence.push_back({{"quantity", e.quantity.name + e.way},
+        {"units", e.quantity.units},
+        {"value", e.value},
+        {e.expected ? "expected" : "usual", e.usual},
+        {"rounds", e.rounds}});
+  return {{"kind", kinds[c.part.kind]},
+      {"ranks", c.part.ranks},
+      {"nodes", list_of(nodes_of(c.part, s.machine), [&](int node) { return s.nodes[node]; })},
+      {"text", name_of(c, s.machine, s.nodes)},
+      {"evidence", evidence}};
+}
+
+/// A number that is not known is null.
+Json to_json(const Measured& m, double smallest) {
+  const auto [lowest, median, highest] = spread_of(m);
+  return {{"name", m.quantity.name},
+      {"units", m.quantity.units},
+      {"lowest", lowest},
+      {"median", median},
+      {"highest", highest},
+      {"expected", m.expected},
+      {"detectable", smallest}};
+}
+}  // namespace
+
 int Machine::adapter_of(int rank) const {
   return nodes.local(rank) * adapters / nodes.size(nodes.group_of(rank));
 }
@@ -109,8 +150,9 @@ std::vector<int> nodes_of(const Part& part, const Machine& machine) {
   return {nodes.begin(), nodes.end()};
 }
 
-Verdict verdict_of(const Judgement& judgement, int rounds, bool has_expected) {
-  const std::string in_rounds = "in " + counted(rounds, "round");
+Verdict verdict_of(const Screening& s) {
+  const Judgement& judgement = s.judgement;
+  const std::string in_rounds = "in " + counted(std::ssize(s.measured.front().rounds), "round");
   const std::size_t culprits = judgement.culprits.size(), loaded = judgement.loaded.size();
   const std::string load = fmt::format("other programs took up to {:.0f} % of the cores of {}",
       100 * judgement.load,
@@ -123,9 +165,60 @@ Verdict verdict_of(const Judgement& judgement, int rounds, bool has_expected) {
         1};
   if (loaded > 0)
     return {fmt::format("INCONCLUSIVE: {} {}", load, in_rounds), 3};
+  const bool has_expected =
+      std::ranges::any_of(s.measured, [](const Measured& m) { return !std::isnan(m.expected); });
   return {fmt::format("CLEAN: no part is slower than {} {}",
               has_expected ? "its peers or than expected" : "its peers",
               in_rounds),
       0};
+}
+
+std::string table_text(const Screening& s) {
+  constexpr const char* line = "{} {:<40} {:>12} {:>12} {:>12} {:>14} {:>12}";
+  std::string text =
+      fmt::format(line, "#", "", "lowest", "median", "highest", "detectable", "expected") + "\n";
+  for (std::size_t q = 0; q < s.measured.size(); ++q) {
+    const Measured& m = s.measured[q];
+    const auto [lowest, median, highest] = spread_of(m);
+    text += fmt::format(line,
+        " ",
+        m.quantity.name,
+        readable(lowest, m.quantity),
+        readable(median, m.quantity),
+        readable(highest, m.quantity),
+        m.quantity.is_load() ? "" : text_of(s.judgement.smallest[q], m.quantity),
+        std::isnan(m.expected) ? "" : readable(m.expected, m.quantity));
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string findings_text(const Screening& s, std::span<const topology::RankPlace> ranks) {
+  std::string text;
+  for (const Culprit& c : s.judgement.culprits) {
+    text += fmt::format("CULPRIT: {}\n", name_of(c, s.machine, s.nodes));
+    for (const Evidence& e : c.evidence)
+      text += fmt::format("  {}\n", text_of(e));
+    const topology::RankPlace& first = ranks[c.part.ranks.front()];
+    if (c.part.kind == Part::rank && !first.uuid.empty())
+      text += fmt::format("  {}, {}\n", first.unit, first.uuid);
+  }
+  return text + fmt::format("VERDICT: {}\n", verdict_of(s).text);
+}
+
+nlohmann::ordered_json to_json(const Screening& s) {
+  Json quantities = Json::array();
+  for (std::size_t q = 0; q < s.measured.size(); ++q)
+    if (!s.measured[q].quantity.is_load())
+      quantities.push_back(to_json(s.measured[q], s.judgement.smallest[q]));
+  return {{"verdict", verdict_of(s).text},
+      {"rounds", s.measured.front().rounds.size()},
+      {"nodes", s.machine.nodes.sizes()},
+      {"adapters", s.machine.adapters},
+      {"load", s.judgement.load},
+      {"loaded_ranks", s.judgement.loaded},
+      {"culprits", list_of(s.judgement.culprits, [&](const Culprit& c) { return to_json(s, c); })},
+      {"quantities", quantities}};
 }
 }  // namespace minitaw::screen

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <limits>
-#include <utility>
-#include "topology/groups.hpp"
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include "topology/placement.hpp"
 
-/// Finds what is slower than its peers. This part judges numbers, and knows neither MPI nor devices
-/// (docs/screen.md).
+/// Finds what is slower than its peers. This part judges numbers and says what it has found; it
+/// knows neither MPI nor devices (docs/screen.md).
 namespace minitaw::screen {
 /// Where nothing was measured, or is known.
 inline constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
@@ -80,27 +81,16 @@ struct Culprit {
   std::vector<Evidence> evidence{};
 };
 
-/// When a part is named, as far as the user decides it.
-struct Rule {
-  double least_loss = 0;  ///< share of a rate, instead of the quantity's own; 0: the quantity's
-  int rounds = 2;         ///< in which a culprit must stand out, at least
-};
-
-/// The smallest fault of a quantity that would have been named: share of the rate, or seconds more;
-/// NaN: none would.
-struct Smallest {
-  double part = nothing;  ///< of a rank, node or adapter
-  double link = nothing;
-};
-
 struct Judgement {
   std::vector<Culprit> culprits{};
-  std::vector<Smallest> smallest{};  ///< by quantity
+  /// By quantity, the smallest fault of a rank, node or adapter that would have been named, or of a
+  /// link where these have no peers: share of the rate, or seconds more; NaN: none would.
+  std::vector<double> smallest{};
   std::vector<int> loaded{};  ///< ranks with too few rounds in which others left them their cores
   double load = nothing;      ///< the largest share of a rank's cores in any round
 };
 
-/// Judges each quantity, and names what stands out in `rule.rounds` rounds or more:
+/// Judges each quantity, and names what stands out in most of the rounds, at least in two:
 ///
 /// - a rank whose own rate is below the median of all ranks; a node if that holds for all of its
 ///   ranks;
@@ -112,18 +102,11 @@ struct Judgement {
 ///
 /// What a culprit explains is not said again: a slow rank also sends and receives slowly. Values of
 /// a round in which other programs took a rank's cores do not count; a rank with too few others is
-/// named only for what no load explains.
+/// named only for what no load explains. `least_loss`: share of a rate that is worth a word; 0: the
+/// quantity's own.
 [[nodiscard]] Judgement judge(
-    const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
+    const Machine& machine, const std::vector<Measured>& measured, double least_loss = 0);
 
-/// What people read first, and the exit code.
-struct Verdict {
-  std::string text;  ///< "FOUND: 1 culprit in 3 rounds"
-  int code = 0;      ///< 0: clean, 1: a culprit, 3: other programs took the cores
-};
-
-/// `has_expected`: the parts were also compared with a machine file.
-[[nodiscard]] Verdict verdict_of(const Judgement& judgement, int rounds, bool has_expected);
 /// "adapter of node 1 (rank 2)", "link between rank 2 (node 1) and rank 4 (node 2)"; `names` are
 /// those of nodes.
 [[nodiscard]] std::string name_of(
@@ -137,4 +120,27 @@ struct Verdict {
 [[nodiscard]] std::string text_of(double smallest, const Quantity& quantity);
 /// Nodes that a part is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Part& part, const Machine& machine);
+
+/// All that is known of a machine.
+struct Screening {
+  const Machine& machine;
+  std::vector<std::string> nodes{};  ///< their names
+  std::vector<Measured> measured{};  ///< by quantity
+  Judgement judgement{};
+};
+
+/// What people read first, and the exit code.
+struct Verdict {
+  std::string text;  ///< "FOUND: 1 culprit in 3 rounds"
+  int code = 0;      ///< 0: clean, 1: a culprit, 3: other programs took the cores
+};
+
+[[nodiscard]] Verdict verdict_of(const Screening& screening);
+/// Of each quantity: lowest, median and highest of all rounds, the smallest loss that would have
+/// been named, and what is expected.
+[[nodiscard]] std::string table_text(const Screening& screening);
+/// The culprits with their evidence, and the verdict. `ranks`: whose devices are named too.
+[[nodiscard]] std::string findings_text(
+    const Screening& screening, std::span<const topology::RankPlace> ranks);
+[[nodiscard]] nlohmann::ordered_json to_json(const Screening& screening);
 }  // namespace minitaw::screen
