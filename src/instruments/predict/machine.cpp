@@ -15,19 +15,6 @@
 
 namespace minitaw::predict {
 namespace {
-/// A dimension: units with their factors, to which SI prefixes are put, and an example for
-/// messages.
-struct Dimension {
-  std::vector<std::pair<std::string_view, double>> units;
-  std::string_view example;
-};
-
-const Dimension data_rate{{{"bit/s", 1.0 / 8}, {"B/s", 1}}, "10 Gbit/s"};
-const Dimension compute_rate{{{"FLOP/s", 1}}, "400 TFLOP/s"};
-const Dimension work{{{"FLOP", 1}}, "1 GFLOP"};
-const Dimension time_span{{{"s", 1}}, "5 us"};
-const Dimension amount{{{"B", 1}}, "80 GB"};
-
 const std::map<std::string_view, double> prefixes = {{"", 1},
     {"k", 1e3},
     {"M", 1e6},
@@ -44,38 +31,48 @@ const std::map<std::string_view, double> prefixes = {{"", 1},
 // What follows reads the value of a key. An InputError says what is wrong with it, as the end of a
 // sentence that begins with the key.
 
-double quantity_of(const toml::node& node, const Dimension& dimension) {
-  const std::string text = node.value_exact<std::string>().value_or("no text");
-  const char* const end = text.data() + text.size();
-  double value = 0;
-  const auto [rest, code] = std::from_chars(text.data(), end, value);
-  std::string_view unit(rest, end);
-  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
-  for (const auto& [name, factor] : dimension.units)
-    if (unit.ends_with(name) && value > 0 && std::isfinite(value))
-      if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size()));
-          prefix != prefixes.end())
-        return value * prefix->second * factor;
-  throw InputError(
-      fmt::format("is \"{}\"; it needs a number above zero with a unit, for example \"{}\"",
-          text,
-          dimension.example));
-}
+/// A quantity: its units with their factors, to which prefixes are put, and an example for messages.
+struct Dimension {
+  std::vector<std::pair<std::string_view, double>> units;
+  std::string_view example;
+
+  double operator()(const toml::node& node) const {
+    const std::string text = node.value_exact<std::string>().value_or("no text");
+    const char* const end = text.data() + text.size();
+    double value = 0;
+    const auto [rest, code] = std::from_chars(text.data(), end, value);
+    std::string_view unit(rest, end);
+    unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+    for (const auto& [name, factor] : units)
+      if (unit.ends_with(name) && value > 0 && std::isfinite(value))
+        if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size()));
+            prefix != prefixes.end())
+          return value * prefix->second * factor;
+    throw InputError(fmt::format(
+        "is \"{}\"; it needs a number above zero with a unit, for example \"{}\"", text, example));
+  }
+};
+
+const Dimension data_rate{{{"bit/s", 1.0 / 8}, {"B/s", 1}}, "10 Gbit/s"};
+const Dimension compute_rate{{{"FLOP/s", 1}}, "400 TFLOP/s"};
+const Dimension work{{{"FLOP", 1}}, "1 GFLOP"};
+const Dimension time_span{{{"s", 1}}, "5 us"};
+const Dimension amount{{{"B", 1}}, "80 GB"};
 
 /// A rate for all sizes, or a list of sizes with their rates.
 model::Curve curve_of(const toml::node& node) {
   const toml::array* const points = node.as_array();
   if (points == nullptr)
-    return {{{1, quantity_of(node, compute_rate)}}};
+    return {{{1, compute_rate(node)}}};
   model::Curve curve;
   double last = 0;
   for (const toml::node& point : *points) {
     const toml::array* const pair = point.as_array();
-    const double size = pair == nullptr || pair->size() != 2 ? 0 : quantity_of(*pair->get(0), work);
+    const double size = pair == nullptr || pair->size() != 2 ? 0 : work(*pair->get(0));
     if (size <= last)
       throw InputError("needs pairs in ascending order, for example "
                        R"([["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-    curve.points.emplace_back(size, quantity_of(*pair->get(1), compute_rate));
+    curve.points.emplace_back(size, compute_rate(*pair->get(1)));
     last = size;
   }
   return curve;
@@ -122,20 +119,13 @@ bool is_eager(const toml::node& node) {
 
 using Read = std::function<void(const toml::node& node, Machine& machine)>;
 
-template <class Part, class Value>
-Read read(Part Machine::* part, Value (*value_of)(const toml::node&)) {
+Read read(auto part, auto value_of) {
   return [=](const toml::node& node, Machine& machine) { machine.*part = value_of(node); };
 }
 
-Read read(double Machine::* part, const Dimension& dimension) {
-  return [part, &dimension](const toml::node& node, Machine& machine) {
-    machine.*part = quantity_of(node, dimension);
-  };
-}
-
-Read read(model::Dtype dtype, model::Curve model::Speed::* part) {
+Read read(model::Dtype dtype, auto part, auto value_of) {
   return [=](const toml::node& node, Machine& machine) {
-    machine.speeds[dtype].*part = curve_of(node);
+    machine.speeds[dtype].*part = value_of(node);
   };
 }
 
@@ -161,12 +151,10 @@ std::map<std::string, Read> all_keys() {
       {"between.protocol", read(&Machine::eager, is_eager)}};
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
     const std::string table = fmt::format("device.{}.", model::name_of(dtype));
-    keys[table + "products"] = read(dtype, &Speed::products);
-    keys[table + "attention"] = read(dtype, &Speed::attention);
-    keys[table + "attention_backward"] = read(dtype, &Speed::attention_backward);
-    keys[table + "peak"] = [dtype](const toml::node& node, Machine& machine) {
-      machine.speeds[dtype].peak = quantity_of(node, compute_rate);
-    };
+    keys[table + "products"] = read(dtype, &Speed::products, curve_of);
+    keys[table + "attention"] = read(dtype, &Speed::attention, curve_of);
+    keys[table + "attention_backward"] = read(dtype, &Speed::attention_backward, curve_of);
+    keys[table + "peak"] = read(dtype, &Speed::peak, compute_rate);
   }
   return keys;
 }
