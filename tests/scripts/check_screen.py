@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """minitaw screen on a cluster: what is shaped between two nodes is measured between these two, by
 its rate and its latency. Called with the repository and the program. Ends with 77 where no
-namespaces can be had. Which value is whose: screen_probe; what is said of such values: screen_judge.
-"""
+namespaces can be had. Which value is whose: screen_probe. What is said of such values:
+screen_judge."""
 
 import json
 import pathlib

@@ -31,7 +31,8 @@ const std::map<std::string_view, double> prefixes = {{"", 1},
 // What follows reads the value of a key. An InputError says what is wrong with it, as the end of a
 // sentence that begins with the key.
 
-/// A quantity: its units with their factors, to which prefixes are put, and an example for messages.
+/// Reads a quantity: its units with their factors, to which prefixes are put, and an example for
+/// messages.
 struct Dimension {
   std::vector<std::pair<std::string_view, double>> units;
   std::string_view example;

@@ -282,8 +282,8 @@ private:
   }
 
   /// Leaves what stood out in rounds enough: in most, or in more where so many of all paths stand
-  /// out in some round by chance that one of them would stand out so often. What always
-  /// stands out counts as no chance.
+  /// out in some round by chance that one of them would stand out so often. What always stands out
+  /// counts as no chance.
   void drop_chances(Found& found) const {
     const int rounds = static_cast<int>(rounds_);
     double chances = 0;

@@ -75,7 +75,8 @@ TEST(Screening, IsJsonWithTheSame) {
     "loaded_ranks": [],
     "culprits": [
       {"kind": "rank", "ranks": [1], "nodes": ["alpha"], "text": "rank 1 (alpha)", "evidence": [
-        {"quantity": "matrix product", "units": "FLOP/s", "value": 5e8, "usual": 1e9, "rounds": 3}]},
+        {"quantity": "matrix product", "units": "FLOP/s", "value": 5e8, "usual": 1e9,
+         "rounds": 3}]},
       {"kind": "rank", "ranks": [0], "nodes": ["alpha"], "text": "rank 0 (alpha)", "evidence": [
         {"quantity": "triad", "units": "B/s", "value": 8.5e8, "usual": 1e9, "rounds": 5}]},
       {"kind": "link", "ranks": [0, 2], "nodes": ["alpha"],
