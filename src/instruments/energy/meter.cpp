@@ -25,12 +25,8 @@ double number_in(const fs::path& file) {
       fmt::format("{}: {}", file.string(), errno == 0 ? "not a number" : std::strerror(errno)));
 }
 
-Counters counter_in(const fs::path& file) {
-  return {{.read = [file] { return number_in(file); }}};
-}
-
-Counters counter_of_node(const std::string& file, const std::string& /*device*/) {
-  return counter_in(file);
+Counter counter_in(const fs::path& file) {
+  return {.read = [file] { return number_in(file); }};
 }
 
 Counters counter_of_device(const std::string& file, const std::string& device) {
@@ -43,14 +39,14 @@ Counters counter_of_device(const std::string& file, const std::string& device) {
 
 /// The processors; their parts (intel-rapl:0:1), psys and what repeats them (intel-rapl-mmio:0)
 /// would count twice.
-Counters counters_of_processors(const std::string& folder, const std::string& /*device*/) {
+Counters counters_of_processors(const std::string& folder) {
   Counters counters;
   std::error_code missing;
   for (const auto& zone : fs::directory_iterator(folder, missing)) {
     if (!zone.path().filename().string().starts_with("intel-rapl:") ||
         !topology::line_of(zone.path() / "name").starts_with("package"))
       continue;
-    counters.push_back(counter_in(zone.path() / "energy_uj").front());
+    counters.push_back(counter_in(zone.path() / "energy_uj"));
     counters.back().range = number_in(zone.path() / "max_energy_range_uj");
   }
   if (counters.empty())
@@ -60,34 +56,28 @@ Counters counters_of_processors(const std::string& folder, const std::string& /*
 
 struct Source {
   const char* name;
-  std::string Places::* place;
   double unit;  ///< J
   bool of_node;
-  Counters (*open)(const std::string& place, const std::string& device);
+  std::function<Counters()> open;
 };
-
-/// What covers most comes first.
-constexpr Source sources[] = {
-    {"the node (pm_counters)", &Places::cray, 1, true, counter_of_node},
-    {"the device (NVML)", &Places::nvml, 1e-3, false, counter_of_device},
-    {"the processors (RAPL)", &Places::rapl, 1e-6, true, counters_of_processors},
-};
-
-Counters opened(const Source& source, const std::string& place, const std::string& device) {
-  if (source.of_node && std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
-    throw std::runtime_error("the nodes are parts of one machine");
-  Counters counters = source.open(place, device);
-  for (Counter& counter : counters)
-    counter.last = counter.read();
-  return counters;
-}
 }  // namespace
 
 Meter::Meter(const std::string& device, const Places& places) {
+  // What covers most comes first.
+  const Source sources[] = {
+      {"the node (pm_counters)", 1, true, [&] { return Counters{counter_in(places.cray)}; }},
+      {"the device (NVML)", 1e-3, false, [&] { return counter_of_device(places.nvml, device); }},
+      {"the processors (RAPL)", 1e-6, true, [&] { return counters_of_processors(places.rapl); }},
+  };
   std::string why;
   for (const Source& source : sources)
     try {
-      counters_ = opened(source, places.*source.place, device);
+      if (source.of_node && std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
+        throw std::runtime_error("the nodes are parts of one machine");
+      Counters counters = source.open();
+      for (Counter& counter : counters)
+        counter.last = counter.read();
+      counters_ = std::move(counters);
       unit_ = source.unit;
       used_ = 0;
       of_node_ = source.of_node;

@@ -26,8 +26,8 @@ struct Places {
 /// a driver replaced). It then becomes unavailable, stays so, and says why. It never throws.
 class Meter {
 public:
-  /// Takes the first counters of the table in meter.cpp that can be read. `device`: UUID of the
-  /// rank's device (topology::Device::uuid); empty: none that it uses alone.
+  /// Takes the first counters that can be read: of the node, of the device, of the processors.
+  /// `device`: UUID of the rank's device (topology::Device::uuid); empty: none that it uses alone.
   explicit Meter(const std::string& device, const Places& places = {});
 
   /// "the node (pm_counters)", or "unavailable: " and why.
