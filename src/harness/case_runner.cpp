@@ -87,6 +87,16 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
       "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
   result.transport = result.settings.ranks == 1 ? "none" : runtime.transport().name();
 }
+
+/// Tells instruments of the end of a case, also of one that ends with an exception.
+struct EndOfCase {
+  const Instruments& instruments;
+
+  ~EndOfCase() {
+    for (const auto& instrument : instruments)
+      instrument->end_case();
+  }
+};
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -170,7 +180,7 @@ Check CaseRunner::verify(
   Check result;
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
-  on_ranks_of(c, program, options, [&](const RunningCase& running, const Listeners&) {
+  on_ranks_of(c, program, options, [&](const RunningCase& running) {
     engine::Runtime& runtime = running.runtime;
     const Reference executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
@@ -207,10 +217,9 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
         reference = &references_.of(c);
     });
     engine::MemoryWatch watch;
-    on_ranks_of(
-        c, nullptr, options_.step, [&](const RunningCase& running, const Listeners& listeners) {
-          outcome.stopped = execute(running, listeners, reference, limits, watch, result);
-        });
+    on_ranks_of(c, nullptr, options_.step, [&](const RunningCase& running) {
+      outcome.stopped = execute(running, reference, limits, watch, result);
+    });
     left_behind = leftover(watch.kept(), watch.process_growth(), blas_bytes(c.shape));
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
@@ -234,7 +243,6 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
 }
 
 StopReason CaseRunner::execute(const RunningCase& running,
-    const Listeners& listeners,
     const Reference* reference,
     const Limits& limits,
     engine::MemoryWatch& watch,
@@ -246,9 +254,9 @@ StopReason CaseRunner::execute(const RunningCase& running,
     const int timed = s - c.warmup;  // below zero: warm-up
     expect(fmt::format("getting ready for step {}", s + 1));
     runtime.prepare();
-    for (const auto& listener : listeners)
+    for (const auto& instrument : options_.instruments)
       if (timed >= 0)
-        listener->before_step(timed);
+        instrument->before_step(timed);
     check(MPI_Barrier(comm), "MPI_Barrier");
     if (timed == 0)
       result.begun = {utc_now()};
@@ -257,9 +265,9 @@ StopReason CaseRunner::execute(const RunningCase& running,
     const double seconds = runtime.step();
     expect(fmt::format("gathering what step {} left", s + 1));
 
-    for (const auto& listener : listeners)
+    for (const auto& instrument : options_.instruments)
       if (timed >= 0)
-        listener->after_step(timed);
+        instrument->after_step(timed);
     const auto [loss, stop] = sum_loss(comm, runtime.loss(), limits.stop());
     if (s + 1 < count && stop != StopReason::no)
       return stop;
@@ -275,8 +283,8 @@ StopReason CaseRunner::execute(const RunningCase& running,
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
   collect(runtime, steps, count, taken, options_.timeline, comm, result);
-  for (const auto& listener : listeners)
-    listener->after_case(running, result);
+  for (const auto& instrument : options_.instruments)
+    instrument->after_case(running, result);
   describe(runtime, result);
   return StopReason::no;
 }
@@ -306,11 +314,10 @@ void CaseRunner::on_ranks_of(const Case& c,
           options_.step.waiting,
           options_.shared_devices}));
   const RunningCase running{c, *runtime, members.comm};
-  Listeners listeners;
+  const EndOfCase end{options_.instruments};
   for (const auto& instrument : options_.instruments)
-    if (auto listener = instrument->listen(running))
-      listeners.push_back(std::move(listener));
-  work(running, listeners);
+    instrument->begin_case(running);
+  work(running);
 }
 
 /// All ranks have stalled: rank 0 writes down what it knows before the job ends.

@@ -98,8 +98,7 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  using Listeners = std::vector<std::unique_ptr<CaseListener>>;
-  using Work = std::function<void(const RunningCase& running, const Listeners& listeners)>;
+  using Work = std::function<void(const RunningCase& running)>;
 
   /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a
   /// runtime cannot be made, all ranks throw. `program` (nullptr: the case's own) has the case's
@@ -111,7 +110,6 @@ private:
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,
-      const Listeners& listeners,
       const Reference* reference,
       const Limits& limits,
       engine::MemoryWatch& watch,

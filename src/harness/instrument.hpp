@@ -15,10 +15,15 @@ struct RunningCase {
   MPI_Comm comm;  ///< of the ranks of the case
 };
 
-/// What an instrument keeps of one case on one rank. It lives shorter than the rank's runtime.
-class CaseListener {
+class Instrument {
 public:
-  virtual ~CaseListener() = default;
+  virtual ~Instrument() = default;
+
+  /// All ranks of the job have come to the begin or the end of a case.
+  virtual void between_cases() {}
+
+  /// This rank is about to execute a case. Collective over its ranks.
+  virtual void begin_case(const RunningCase& /*running*/) {}
 
   // Before and after timed steps, numbered from 0. No time is taken here.
 
@@ -28,17 +33,9 @@ public:
 
   /// Adds to the result of rank 0 what was found. Collective over the ranks of the case.
   virtual void after_case(const RunningCase& /*running*/, CaseResult& /*result*/) {}
-};
 
-class Instrument {
-public:
-  virtual ~Instrument() = default;
-
-  /// All ranks of the job have come to the begin or the end of a case.
-  virtual void between_cases() {}
-
-  /// This rank is about to execute a case; nullptr: nothing to do. Collective over its ranks.
-  [[nodiscard]] virtual std::unique_ptr<CaseListener> listen(const RunningCase& running) = 0;
+  /// The case has ended, in whatever way, and its runtime is about to.
+  virtual void end_case() {}
 
   /// The job stands still, says this rank's watchdog, whose thread calls this. Waits until a rank
   /// has printed what each is at; that rank returns the cause, if it is known, others an empty

@@ -86,7 +86,7 @@ std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
   Sums first;
   std::string differing;  // lines of this rank
   for (int repetition = 1; repetition <= times; ++repetition) {
-    on_ranks_of(c, nullptr, options, [&](const RunningCase& running, const Listeners&) {
+    on_ranks_of(c, nullptr, options, [&](const RunningCase& running) {
       running.runtime.prepare();
       (void)running.runtime.step();
       const Sums sums = sums_of(running.runtime);

@@ -23,10 +23,9 @@ public:
         repetition_(repetition),
         work_(std::move(work)) {}
 
-  std::unique_ptr<CaseListener> listen(const RunningCase& running) override {
+  void begin_case(const RunningCase& running) override {
     if (++begun_ == repetition_ && running.runtime.rank() == rank_)
       work_(running.runtime);
-    return nullptr;
   }
 
 private:

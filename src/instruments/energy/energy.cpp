@@ -30,20 +30,20 @@ void join(const record::Row& earlier, const Case& c, record::Row& row) {
 }
 }  // namespace
 
-void StepMeter::before_step(int step) {
+void Energy::before_step(int step) {
   if (step == 0)
     before_ = meter_.joules();
 }
 
-void StepMeter::after_step(int /*step*/) {
+void Energy::after_step(int /*step*/) {
   used_ = meter_.joules() - before_;
 }
 
-void StepMeter::after_case(const harness::RunningCase& running, CaseResult& result) {
+void Energy::after_case(const harness::RunningCase& running, CaseResult& result) {
   collect(running.comm, result);
 }
 
-void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
+void Energy::collect(MPI_Comm comm, CaseResult& result) const {
   const int ranks = size_of(comm);
   const topology::Groups nodes = nodes_.within(0, ranks);
   const int sharers = meter_.of_node() ? nodes.size(nodes.group_of(rank_in(comm))) : 1;
@@ -55,10 +55,6 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
   result.found.emplace_back("energy_source", source);
   std::ranges::copy(
       cells_of(sum, result.settings, std::ssize(result.seconds)), std::back_inserter(result.found));
-}
-
-std::unique_ptr<harness::CaseListener> Energy::listen(const harness::RunningCase& /*running*/) {
-  return std::make_unique<StepMeter>(meter_, nodes_);
 }
 
 record::Extension extension() {

@@ -5,12 +5,15 @@
 #include "record/extension.hpp"
 
 namespace minitaw::energy {
-/// Reads a rank's meter before, between and after the timed steps of one repetition, never while a
-/// step is timed. Ranks of a node that read the same counters have equal parts.
-class StepMeter final : public harness::CaseListener {
+/// Reads the energy of the devices or nodes of a case: a rank's meter before, between and after the
+/// timed steps of one repetition, never while a step is timed. Ranks of a node that read the same
+/// counters have equal parts.
+class Energy final : public harness::Instrument {
 public:
-  /// `nodes`: of the job, whose first ranks the case has.
-  StepMeter(Meter& meter, const topology::Groups& nodes) : meter_(meter), nodes_(nodes) {}
+  /// `nodes`: of the job, whose first ranks a case has.
+  Energy(Meter meter, topology::Groups nodes)
+      : meter_(std::move(meter)),
+        nodes_(std::move(nodes)) {}
 
   void before_step(int step) override;
   void after_step(int step) override;
@@ -19,24 +22,9 @@ public:
   void collect(MPI_Comm comm, CaseResult& result) const;
 
 private:
-  Meter& meter_;
-  const topology::Groups& nodes_;
-  double before_ = 0, used_ = 0;  ///< J
-};
-
-/// Reads the energy of the devices or nodes of a case.
-class Energy final : public harness::Instrument {
-public:
-  Energy(Meter meter, topology::Groups nodes)
-      : meter_(std::move(meter)),
-        nodes_(std::move(nodes)) {}
-
-  [[nodiscard]] std::unique_ptr<harness::CaseListener> listen(
-      const harness::RunningCase& running) override;
-
-private:
   Meter meter_;
   topology::Groups nodes_;
+  double before_ = 0, used_ = 0;  ///< J
 };
 
 /// Adds up energy over repetitions.

@@ -59,50 +59,37 @@ double planned_flops(const engine::Runtime& runtime) {
 }
 }  // namespace
 
-class Comparison::Listener final : public harness::CaseListener {
-public:
-  Listener(const Comparison& job, const harness::RunningCase& running)
-      : job_(job),
-        running_(running) {}
+rates::CoreUse Comparison::core_use() const {
+  if (places_.empty())
+    return {};
+  return rates::core_use(places_[rank_].cores, stat_);
+}
 
-  void before_step(int step) override {
-    if (step == 0)
-      begin_ = core_use();
-  }
+void Comparison::begin_case(const harness::RunningCase& running) {
+  rank_ = running.runtime.rank();
+  steps_ = running.settings.steps;
+}
 
-  void after_step(int step) override {
-    if (step + 1 == running_.settings.steps)
-      end_ = core_use();
-  }
+void Comparison::before_step(int step) {
+  if (step == 0)
+    begin_ = core_use();
+}
 
-  void after_case(const harness::RunningCase& running, CaseResult& result) override {
-    const auto uses = comm::mpi::gather(end_ - begin_, running.comm, "gathering loads of cores");
-    const auto works =
-        comm::mpi::gather(planned_flops(running.runtime), running.comm, "gathering FLOPs");
-    if (running.runtime.rank() != 0)
-      return;
-    if (others_ran(job_.places_, uses))
-      return;
-    std::vector<double> times;
-    for (std::size_t rank = 0; rank < result.time.size(); ++rank)
-      times.push_back(result.time[rank].compute / works[rank]);
-    std::ranges::copy(cells_of(slowest_of(times)), std::back_inserter(result.found));
-  }
+void Comparison::after_step(int step) {
+  if (step + 1 == steps_)
+    end_ = core_use();
+}
 
-private:
-  rates::CoreUse core_use() const {
-    if (job_.places_.empty())
-      return {};
-    return rates::core_use(job_.places_[running_.runtime.rank()].cores, job_.stat_);
-  }
-
-  const Comparison& job_;
-  harness::RunningCase running_;
-  rates::CoreUse begin_, end_;
-};
-
-std::unique_ptr<harness::CaseListener> Comparison::listen(const harness::RunningCase& running) {
-  return std::make_unique<Listener>(*this, running);
+void Comparison::after_case(const harness::RunningCase& running, CaseResult& result) {
+  const auto uses = comm::mpi::gather(end_ - begin_, running.comm, "gathering loads of cores");
+  const auto works =
+      comm::mpi::gather(planned_flops(running.runtime), running.comm, "gathering FLOPs");
+  if (rank_ != 0 || others_ran(places_, uses))
+    return;
+  std::vector<double> times;
+  for (std::size_t rank = 0; rank < result.time.size(); ++rank)
+    times.push_back(result.time[rank].compute / works[rank]);
+  std::ranges::copy(cells_of(slowest_of(times)), std::back_inserter(result.found));
 }
 
 Slowest slowest_of(const std::vector<double>& times) {

@@ -30,13 +30,17 @@ public:
       : places_(std::move(places)),
         stat_(std::move(stat)) {}
 
-  [[nodiscard]] std::unique_ptr<harness::CaseListener> listen(
-      const harness::RunningCase& running) override;
+  void begin_case(const harness::RunningCase& running) override;
+  void before_step(int step) override;
+  void after_step(int step) override;
+  void after_case(const harness::RunningCase& running, CaseResult& result) override;
 
 private:
-  class Listener;
+  rates::CoreUse core_use() const;
 
   std::vector<topology::RankPlace> places_;
   std::filesystem::path stat_;
+  int rank_ = 0, steps_ = 0;  ///< of the case
+  rates::CoreUse begin_, end_;
 };
 }  // namespace minitaw::slowest

@@ -71,28 +71,14 @@ void Stalls::between_cases() {
   ++cases_;
 }
 
-/// The runtime executes the steps of this rank as long as this lives.
-class Stalls::Watch final : public harness::CaseListener {
-public:
-  Watch(Stalls& stalls, const engine::Runtime& runtime) : stalls_(stalls) {
-    const std::scoped_lock lock(stalls_.mutex_);
-    stalls_.runtime_ = &runtime;
-  }
+void Stalls::begin_case(const harness::RunningCase& running) {
+  const std::scoped_lock lock(mutex_);
+  runtime_ = &running.runtime;
+}
 
-  ~Watch() override {
-    const std::scoped_lock lock(stalls_.mutex_);
-    stalls_.runtime_ = nullptr;
-  }
-
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-private:
-  Stalls& stalls_;
-};
-
-std::unique_ptr<harness::CaseListener> Stalls::listen(const harness::RunningCase& running) {
-  return std::make_unique<Watch>(*this, running.runtime);
+void Stalls::end_case() {
+  const std::scoped_lock lock(mutex_);
+  runtime_ = nullptr;
 }
 
 std::optional<std::string> Stalls::explain_stall(const std::string& report) {

@@ -32,12 +32,11 @@ public:
   Stalls(MPI_Comm world, const topology::Groups& nodes);
 
   void between_cases() override;
-  [[nodiscard]] std::unique_ptr<harness::CaseListener> listen(
-      const harness::RunningCase& running) override;
+  void begin_case(const harness::RunningCase& running) override;
+  void end_case() override;
   [[nodiscard]] std::optional<std::string> explain_stall(const std::string& report) override;
 
 private:
-  class Watch;
   enum class Tag : int { ask, state };
 
   bool gathers(int rank) const { return rank == 0 || rank == nodes_.ranks() - 1; }
@@ -55,7 +54,7 @@ private:
   int rank_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  const engine::Runtime* runtime_ = nullptr;
+  const engine::Runtime* runtime_ = nullptr;  ///< of the case that is executed
   std::int64_t cases_ = 0;
   std::string report_;  ///< of this rank's watchdog
   bool asks_ = false, told_ = false;

@@ -36,7 +36,7 @@ protected:
 
   /// What rank 0 has after three steps, the rank uses so many joules in each, and before and after.
   CaseResult after_three_steps(Meter meter, const topology::Groups& nodes, int joules) const {
-    StepMeter reader(meter, nodes);
+    Energy reader(std::move(meter), nodes);
     int now = 1000;
     for (int step = 0; step < 3; ++step) {
       count(now += step == 0 ? joules : 0);

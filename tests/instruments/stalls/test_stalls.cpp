@@ -94,7 +94,7 @@ TEST_F(Gathering, OfRanksThatAreAllAsFarHasNoCause) {
 TEST_F(Gathering, HasTheLanesOfRanksInAStep) {
   const Case c = harness::tests::small_case("ddp", topology::Groups({2, 1}), 1, 1);
   const auto runtime = harness::tests::runtime_by_mpi(c);
-  const auto watched = stalls_.listen({c, *runtime, MPI_COMM_WORLD});
+  stalls_.begin_case({c, *runtime, MPI_COMM_WORLD});
   runtime->prepare();
   testing::internal::CaptureStderr();
   MPI_Barrier(MPI_COMM_WORLD);
@@ -105,6 +105,7 @@ TEST_F(Gathering, HasTheLanesOfRanksInAStep) {
   }
   (void)runtime->step();
   EXPECT_EQ(stalls_.explain_stall(""), "");
+  stalls_.end_case();
   const std::string printed = testing::internal::GetCapturedStderr();
   if (rank_ == 0) {
     EXPECT_THAT(printed,
