@@ -22,13 +22,11 @@ if(MINITAW_PRECOMPILE AND NOT MINITAW_DEVICE)  # device compilers cannot read th
   if(MINITAW_TESTS)
     minitaw_add_precompiled(plain_tests GTest::gmock <gmock/gmock.h> <gtest/gtest.h>)
   endif()
-  if(NOT MINITAW_PLAIN_ONLY)
-    minitaw_add_precompiled(kokkos Kokkos::kokkos <Kokkos_Core.hpp>)
-    if(MINITAW_TESTS)
-      minitaw_add_precompiled(
-        kokkos_tests "GTest::gmock;Kokkos::kokkos" <Kokkos_Core.hpp> <gmock/gmock.h>
-        <gtest/gtest.h>)
-    endif()
+  minitaw_add_precompiled(kokkos Kokkos::kokkos <Kokkos_Core.hpp>)
+  if(MINITAW_TESTS)
+    minitaw_add_precompiled(
+      kokkos_tests "GTest::gmock;Kokkos::kokkos" <Kokkos_Core.hpp> <gmock/gmock.h>
+      <gtest/gtest.h>)
   endif()
 endif()
 

@@ -6,13 +6,11 @@
 # Label `host` or `mpi` is set by that; labels `asan` and `tsan` mark the tests that run under those
 # sanitizers too. MPI and Kokkos are started and ended around the tests that link them, unless a
 # source brings its own main function.
-if(NOT MINITAW_PLAIN_ONLY)
-  set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
-  add_library(minitaw_test_kokkos OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/kokkos.cpp)
-  add_library(minitaw_test_mpi OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/mpi.cpp)
-  target_link_libraries(minitaw_test_kokkos PUBLIC minitaw_options Kokkos::kokkos GTest::gtest)
-  target_link_libraries(minitaw_test_mpi PUBLIC minitaw_options MPI::MPI_CXX GTest::gtest fmt::fmt)
-endif()
+set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
+add_library(minitaw_test_kokkos OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/kokkos.cpp)
+add_library(minitaw_test_mpi OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/mpi.cpp)
+target_link_libraries(minitaw_test_kokkos PUBLIC minitaw_options Kokkos::kokkos GTest::gtest)
+target_link_libraries(minitaw_test_mpi PUBLIC minitaw_options MPI::MPI_CXX GTest::gtest fmt::fmt)
 
 # Whole steps in bf16 take minutes under sanitizers; the tests of its kernels run there.
 if(MINITAW_SANITIZE)
