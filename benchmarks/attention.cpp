@@ -50,8 +50,8 @@ struct Form {
 
   [[nodiscard]] kernels::AttentionPart part() const {
     if (!own_rows())
-      return {};
-    return {.run = {0, queries(), begin}, .stride = 2 * kv_width(), .chunk = sizes.seq};
+      return sizes;
+    return {local(), {0, queries(), begin}, {}, 2 * kv_width(), sizes.seq};
   }
 };
 
@@ -72,12 +72,12 @@ struct Buffers {
         lse(std::int64_t{z.batch} * z.heads, z.seq),
         delta(lse.rows(), z.seq),
         sums(own_rows_of_keys(), key_values.cols()) {
-    kernels::attention_prepare<E>(ExecutionSpace(), z, kernel, form.part());
+    kernels::attention_prepare<E>(ExecutionSpace(), form.part(), kernel);
   }
 
   void forward() const {
     kernels::attention_forward<E>(ExecutionSpace(),
-        {y.matrix(), lse.vector(), qkv.matrix(), z, form.part(), pair_of<const E>(key_values)},
+        {y.matrix(), lse.vector(), qkv.matrix(), form.part(), pair_of<const E>(key_values)},
         kernel);
   }
 
@@ -99,7 +99,6 @@ struct Buffers {
         .qkv = qkv.matrix(),
         .y = y.matrix(),
         .lse = lse.vector(),
-        .sizes = z,
         .part = form.part(),
         .key_values = pair_of<const E>(key_values),
         .gradient_sums = gradients};
@@ -315,7 +314,7 @@ void add_version(Kernels& kernels, const Form& form, Attention kernel) {
 template <class E>
 bool possible(Attention kernel, const Form& form) {
   try {
-    return kernels::resolve_attention<E>(kernel, {{form.local(), form.part()}}).kernel == kernel;
+    return kernels::resolve_attention<E>(kernel, {form.part()}).kernel == kernel;
   } catch (const InputError&) {
     return false;
   }

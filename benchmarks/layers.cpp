@@ -303,7 +303,7 @@ void add_rope(Kernels& kernels, const Shape& s) {
         [=] {
           const Values<E> qkv(s.tokens(), s.qkv());
           const Values<float> angles(s.seq, s.head_dim());
-          kernels::rope_table(ExecutionSpace(), angles.matrix());
+          kernels::rope_table(ExecutionSpace(), angles.matrix(), {{0, static_cast<int>(s.seq), 0}});
           Kokkos::fence();
           const auto run = [=] {
             kernels::rope<E>(ExecutionSpace(),

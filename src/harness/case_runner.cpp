@@ -164,7 +164,7 @@ std::string CaseRunner::explain_stall(const std::string& report) {
 void CaseRunner::require_possible(const Case& c) const {
   engine::require_transport(c.transport, options_.shared_devices);
   const kernels::Attention wanted = kernels::parse_attention(c.attention);
-  const kernels::AttentionCall whole{model::attention_sizes(c.shape)};
+  const kernels::AttentionPart whole = model::attention_sizes(c.shape);
   model::with_element(
       c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, {whole}); });
 }

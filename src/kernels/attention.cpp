@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-#include <span>
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
@@ -36,13 +35,12 @@ detail::cuda::Queue& queue_for(
 /// rows and heads, because it wants them without gaps, and gradients of keys and values, because it
 /// can neither add to them nor give them in float.
 struct StagedBytes {
-  explicit StagedBytes(const detail::Part& part) {
+  explicit StagedBytes(const AttentionPart& part) {
     const std::size_t batch = part.z.batch, heads = part.heads().count;
     if (part.run.count < part.z.seq || part.kv_heads.count < part.z.kv_heads)
       lse = aligned(batch * heads * part.run.count * sizeof(float));
     if (part.own_rows)
-      gradients = aligned(
-          2 * batch * part.run.end() * part.kv_heads.count * part.z.head_dim * sizeof(Bf16));
+      gradients = aligned(2 * batch * part.run.end() * part.width() * sizeof(Bf16));
   }
 
   static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -53,7 +51,7 @@ struct StagedBytes {
 /// Their places in the workspace of a queue, null where nothing is staged, and what cuDNN has of
 /// it.
 struct Staging {
-  Staging(const detail::Part& part, void* workspace) {
+  Staging(const AttentionPart& part, void* workspace) {
     const StagedBytes bytes(part);
     auto* const memory = static_cast<std::byte*>(workspace);
     if (bytes.lse > 0)
@@ -71,7 +69,7 @@ struct Staging {
 /// The statistics of a part, without gaps, to or from their places in [B, h, S].
 struct Statistics {
   float *all, *part_of_them;
-  detail::Part part;
+  AttentionPart part;
   bool back;  ///< to [B, h, S]
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -88,14 +86,14 @@ struct Statistics {
 };
 
 void move(const ExecutionSpace& exec, const Statistics& statistics) {
-  const detail::Part& part = statistics.part;
+  const AttentionPart& part = statistics.part;
   Kokkos::parallel_for("minitaw::attention_statistics",
       detail::FlatPolicy(exec, 0, std::int64_t{part.z.batch} * part.heads().count * part.run.count),
       statistics);
 }
 
-void cudnn_forward(
-    const ExecutionSpace& exec, const AttentionForward<Bf16>& p, const detail::Part& part) {
+void cudnn_forward(const ExecutionSpace& exec, const AttentionForward<Bf16>& p) {
+  const AttentionPart& part = p.part;
   const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
   detail::cuda::Queue& queue =
       queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data(), from.keys, from.values});
@@ -108,8 +106,8 @@ void cudnn_forward(
 }
 
 template <class G>
-void cudnn_backward(
-    const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p, const detail::Part& part) {
+void cudnn_backward(const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p) {
+  const AttentionPart& part = p.part;
   const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
   detail::cuda::Queue& queue = queue_for(exec,
       {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), from.keys, from.values});
@@ -127,13 +125,20 @@ void cudnn_backward(
       lse,
       staging.rest);
   if (staging.gradients)
-    detail::add_key_values(exec, p.gradient_sums, staging.gradients, part, p.accumulate);
+    move_key_values<G, Bf16>(exec,
+        part,
+        {0, part.run.end(), 0},
+        p.gradient_sums,
+        part.rows(),
+        {staging.gradients, staging.gradients + part.width()},
+        {2 * part.width(), part.run.end()},
+        p.accumulate);
 }
 #endif
 
 /// Why `kernel` cannot compute this; empty if it can.
 template <class E>
-std::string reason_against(Attention kernel, [[maybe_unused]] const detail::Part& part) {
+std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionPart& part) {
   if (kernel == Attention::host && !host_possible<E>)
     return "it needs dtype = fp32 and a host build";
   if (kernel != Attention::cudnn)
@@ -145,35 +150,12 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const detail::Part
 #endif
 }
 
-/// See resolve_attention().
 template <class E>
-AttentionChoice choose(Attention kernel, std::span<const detail::Part> parts) {
-  const auto against = [parts](Attention which) {
-    std::string reason;
-    for (auto part = parts.begin(); part != parts.end() && reason.empty(); ++part)
-      reason = reason_against<E>(which, *part);
-    return reason;
-  };
-  if (kernel != Attention::automatic) {
-    if (const std::string reason = against(kernel); !reason.empty())
-      throw InputError(
-          fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
-    return {kernel};
-  }
-  if (against(Attention::host).empty())
-    return {Attention::host};
-  std::string reason = against(Attention::cudnn);
-  if (reason.empty())
-    return {Attention::cudnn};
-  return {Attention::portable, std::move(reason)};
+Attention resolve(Attention kernel, const AttentionPart& part) {
+  return resolve_attention<E>(kernel, {part}).kernel;
 }
 
-template <class E>
-Attention resolve(Attention kernel, const detail::Part& part) {
-  return choose<E>(kernel, {&part, 1}).kernel;
-}
-
-void need_buffers(const detail::Part& part, std::initializer_list<const void*> own, bool sums) {
+void need_buffers(const AttentionPart& part, std::initializer_list<const void*> own, bool sums) {
   if (part.own_rows && std::ranges::find(own, nullptr) != own.end())
     throw LogicError("attention: keys and values in buffers of their own, but no buffers");
   if (!part.own_rows && sums)
@@ -193,43 +175,52 @@ Attention parse_attention(std::string_view text) {
 }
 
 template <class E>
-AttentionChoice resolve_attention(Attention kernel, const std::vector<AttentionCall>& calls) {
-  std::vector<detail::Part> parts;
-  for (const AttentionCall& call : calls)
-    parts.emplace_back(call.sizes, call.part);
-  return choose<E>(kernel, parts);
+AttentionChoice resolve_attention(Attention kernel, const std::vector<AttentionPart>& calls) {
+  const auto against = [&](Attention which) {
+    std::string reason;
+    for (auto part = calls.begin(); part != calls.end() && reason.empty(); ++part)
+      reason = reason_against<E>(which, *part);
+    return reason;
+  };
+  if (kernel != Attention::automatic) {
+    if (const std::string reason = against(kernel); !reason.empty())
+      throw InputError(
+          fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+    return {kernel};
+  }
+  if (against(Attention::host).empty())
+    return {Attention::host};
+  std::string reason = against(Attention::cudnn);
+  if (reason.empty())
+    return {Attention::cudnn};
+  return {Attention::portable, std::move(reason)};
 }
 
 template <class E>
-void attention_prepare(const ExecutionSpace& exec,
-    const AttentionSizes& sizes,
-    Attention kernel,
-    const AttentionPart& part) {
-  const detail::Part all(sizes, part);
-  const Attention chosen = resolve<E>(kernel, all);
+void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part, Attention kernel) {
+  const Attention chosen = resolve<E>(kernel, part);
   if (chosen == Attention::portable)
-    detail::portable::attention_prepare(exec, all);
+    detail::portable::attention_prepare(exec, part);
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
-    const StagedBytes staged(all);
-    queue.workspace.reserve(staged.lse + staged.gradients + queue.attention.prepare(all));
+    const StagedBytes staged(part);
+    queue.workspace.reserve(staged.lse + staged.gradients + queue.attention.prepare(part));
   }
 #endif
 }
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p, Attention kernel) {
-  const detail::Part part(p.sizes, p.part);
-  need_buffers(part, {p.key_values.keys, p.key_values.values}, false);
-  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, part);
+  need_buffers(p.part, {p.key_values.keys, p.key_values.values}, false);
+  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, p.part);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
       return detail::host::attention_forward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn)
-      return cudnn_forward(exec, p, part);
+      return cudnn_forward(exec, p);
 #endif
   detail::portable::attention_forward(exec, p);
 }
@@ -237,18 +228,17 @@ void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p,
 template <class E, class G>
 void attention_backward(
     const ExecutionSpace& exec, const AttentionBackward<E, G>& p, Attention kernel) {
-  const detail::Part part(p.sizes, p.part);
-  need_buffers(part,
+  need_buffers(p.part,
       {p.key_values.keys, p.key_values.values, p.gradient_sums.keys, p.gradient_sums.values},
       p.accumulate || !std::is_same_v<E, G>);
-  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, part);
+  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, p.part);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
       return detail::host::attention_backward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn)
-      return cudnn_backward(exec, p, part);
+      return cudnn_backward(exec, p);
 #endif
   detail::portable::attention_backward(exec, p);
 }

@@ -230,7 +230,7 @@ struct Memory {
 };
 
 struct Inputs {
-  Part part;
+  AttentionPart part;
   Matrix<const float> qkv;
   KeyValues<const float> from;
 
@@ -525,9 +525,9 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 }  // namespace
 
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p) {
-  const Part part(p.sizes, p.part);
+  const AttentionPart& part = p.part;
   const Forward forward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)}, p.y, p.lse};
-  const std::int64_t heads = std::int64_t{p.sizes.batch} * part.heads().count;
+  const std::int64_t heads = std::int64_t{part.z.batch} * part.heads().count;
   Kokkos::parallel_for("minitaw::attention_forward",
       tile_policy(
           exec, heads * tiles_of(part.run.count, tile), forward.scratch_floats<Forward::Work>()),
@@ -536,7 +536,7 @@ void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>
 
 void attention_backward(
     const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks) {
-  const Part part(p.sizes, p.part);
+  const AttentionPart& part = p.part;
   const Backward backward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)},
       p.dqkv,
       sums_of(part, p),
@@ -544,13 +544,13 @@ void attention_backward(
       p.y,
       p.lse,
       p.accumulate};
-  const std::int64_t heads = std::int64_t{p.sizes.batch} * part.kv_heads.count;
+  const std::int64_t heads = std::int64_t{part.z.batch} * part.kv_heads.count;
   if (tasks == Tasks::automatic)
     tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
 
   if (tasks == Tasks::heads)
     return launch<ByHead>(exec, heads, backward);
   launch<ByKeys>(exec, heads * KeyTiles(part.run).count, backward);
-  launch<ByQueries>(exec, heads * p.sizes.group() * tiles_of(part.run.count, tile), backward);
+  launch<ByQueries>(exec, heads * part.z.group() * tiles_of(part.run.count, tile), backward);
 }
 }  // namespace minitaw::kernels::detail::host

@@ -136,7 +136,7 @@ struct Forward {
   float* lse;
   const E* qkv;
   KeyValues<const E> from;
-  Part part;
+  AttentionPart part;
   int level;
 
   struct Work {
@@ -220,7 +220,7 @@ template <class E>
 struct Delta {
   float* delta;
   const E *dy, *y;
-  Part part;
+  AttentionPart part;
 
   /// Rows count through the queries of the run, then heads, then sequences.
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
@@ -257,7 +257,7 @@ struct Inputs {
   const E *dy, *qkv;
   KeyValues<const E> from;
   const float *lse, *delta;
-  Part part;
+  AttentionPart part;
   int level;
 
   KOKKOS_FUNCTION Work<tile> work_of(const Team& team) const {
@@ -367,8 +367,8 @@ struct KeyValueGradient {
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p) {
-  const AttentionSizes& z = p.sizes;
-  const Part part(z, p.part);
+  const AttentionPart& part = p.part;
+  const AttentionSizes& z = part.z;
   const std::int64_t heads = std::int64_t{z.batch} * part.heads().count;
   const Launch launch(exec, heads, part.run.count, z.head_dim, forward_floats);
   launch.run("minitaw::attention_forward", [&](auto tile) {
@@ -383,8 +383,8 @@ void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p)
 
 template <class E, class G>
 void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p) {
-  const AttentionSizes& z = p.sizes;
-  const Part part(z, p.part);
+  const AttentionPart& part = p.part;
+  const AttentionSizes& z = part.z;
   const std::int64_t heads = std::int64_t{z.batch} * part.heads().count,
                      kv_heads = std::int64_t{z.batch} * part.kv_heads.count;
   Kokkos::parallel_for("minitaw::attention_backward_delta",
@@ -410,7 +410,7 @@ void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G
 }
 
 /// The backward pass needs the most.
-void attention_prepare(const ExecutionSpace& exec, const Part& part) {
+void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part) {
   const std::int64_t heads = std::int64_t{part.z.batch} * part.heads().count;
   reserve_scratch(Launch(exec, heads, part.run.end(), part.z.head_dim, backward_floats).policy);
 }

@@ -135,10 +135,8 @@ void rmsnorm_backward_gain(
 // them.
 
 /// table [S, d]: cosine and sine of position theta^(-2i / d), angles in double: float has no digits
-/// left at 10^5. Row s has position s, or the one that the run has there which s is in; rows of no
-/// run stay.
-void rope_table(
-    const ExecutionSpace& exec, Matrix<float> table, const std::vector<QueryRun>& runs = {});
+/// left at 10^5. Row s has the position that the run has there which s is in; rows of no run stay.
+void rope_table(const ExecutionSpace& exec, Matrix<float> table, const std::vector<QueryRun>& runs);
 
 /// Turns the first `heads` heads of every token; row t takes row t mod S of the table. direction 1:
 /// forward; -1: the gradient.
@@ -164,12 +162,6 @@ enum class Attention {
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
 
-/// What a call of attention computes: a part of such sizes.
-struct AttentionCall {
-  AttentionSizes sizes;
-  AttentionPart part{};
-};
-
 struct AttentionChoice {
   Attention kernel;         ///< never automatic
   std::string reason = {};  ///< of `automatic` that means portable: why cuDNN is not used
@@ -179,16 +171,14 @@ struct AttentionChoice {
 /// explicit choice cannot compute one of them.
 template <class E>
 [[nodiscard]] AttentionChoice resolve_attention(
-    Attention kernel, const std::vector<AttentionCall>& calls);
+    Attention kernel, const std::vector<AttentionPart>& calls);
 
 /// Builds what the resolved kernel needs for this part on this queue: plans and workspaces of a
 /// vendor's library. Slow; belongs before the first step. Without it a vendor's kernel refuses to
 /// run.
 template <class E>
-void attention_prepare(const ExecutionSpace& exec,
-    const AttentionSizes& sizes,
-    Attention kernel = Attention::automatic,
-    const AttentionPart& part = {});
+void attention_prepare(
+    const ExecutionSpace& exec, const AttentionPart& part, Attention kernel = Attention::automatic);
 
 /// Queries of a run against all keys up to their own position. Only rows of the run and heads of
 /// the part are written.
@@ -197,9 +187,8 @@ struct AttentionForward {
   Matrix<E> y;          ///< [T, h d]
   Vector<float> lse;    ///< [B, h, S], log-sum-exp of rows of scaled scores
   Matrix<const E> qkv;  ///< [T, (h + 2 h_kv) d], rotated
-  AttentionSizes sizes;
-  AttentionPart part{};
-  KeyValues<const E> key_values{};  ///< positions [0, run.end()); if part.stride is not 0
+  AttentionPart part;
+  KeyValues<const E> key_values{};  ///< positions [0, run.end()); if part.own_rows
 };
 
 template <class E>
@@ -208,9 +197,8 @@ void attention_forward(const ExecutionSpace& exec,
     Attention kernel = Attention::automatic);
 
 /// The gradient of queries goes to their columns of dqkv, in rows of the run. Those of keys and
-/// values go to theirs, or with part.stride to gradient_sums (G: float or E), at positions [0,
-/// run.end()): all other positions stay, and whoever sums over runs or ranks fills them with
-/// clear_key_values().
+/// values go to theirs, or with part.own_rows to gradient_sums (G: float or E), at positions [0,
+/// run.end()): all other positions stay.
 template <class E, class G = E>
 struct AttentionBackward {
   Matrix<E> dqkv;           ///< [T, (h + 2 h_kv) d]; with cudnn, dq varies in its last bits
@@ -218,8 +206,7 @@ struct AttentionBackward {
   Matrix<const E> dy;       ///< [T, h d]
   Matrix<const E> qkv, y;   ///< as in the forward pass
   Vector<const float> lse;  ///< of the forward pass
-  AttentionSizes sizes;
-  AttentionPart part{};
+  AttentionPart part;
   KeyValues<const E> key_values{};  ///< as in the forward pass
   KeyValues<G> gradient_sums{};     ///< with rows as key_values has them
   bool accumulate = false;          ///< adds to gradient_sums
@@ -230,48 +217,17 @@ void attention_backward(const ExecutionSpace& exec,
     const AttentionBackward<E, G>& p,
     Attention kernel = Attention::automatic);
 
-// Between the fused projection and KeyValues, for the heads of a part (with stride).
-
-/// Keys and values of the run's rows of qkv go to its positions of `to`: what ranks gather.
-template <class E>
-void copy_key_values(const ExecutionSpace& exec,
-    KeyValues<E> to,
-    MatrixIn<E> qkv,
-    const AttentionSizes& sizes,
-    const AttentionPart& part);
-
-/// The way back: key and value columns of the run's rows of dqkv are the sums at its positions,
-/// rounded to E.
-template <class E, class G>
-void take_key_values(const ExecutionSpace& exec,
-    Matrix<E> dqkv,
-    KeyValues<const G> sums,
-    const AttentionSizes& sizes,
-    const AttentionPart& part);
-
-/// Where KeyValues of some positions have their rows: from position `first` on, in chunks.
-struct KeyRows {
-  int first = 0, chunk = 0;
-};
-
-/// Rows of the run's positions from one buffer to another, of the width that the part's heads have.
-template <class T>
+/// Keys and values, or their gradients, of the heads of the part at the positions of `run`: from
+/// one place to another, in the other type, or with `adds` added there.
+template <class To, class From>
 void move_key_values(const ExecutionSpace& exec,
-    KeyValues<T> to,
-    KeyRows to_rows,
-    KeyValues<const T> from,
-    KeyRows from_rows,
-    const AttentionSizes& sizes,
     const AttentionPart& part,
-    const QueryRun& run);
-
-/// Positions [run.end(), positions) of the sums are 0: those that no query of the last run sees.
-template <class G>
-void clear_key_values(const ExecutionSpace& exec,
-    KeyValues<G> sums,
-    const AttentionSizes& sizes,
-    const AttentionPart& part,
-    int positions);
+    const QueryRun& run,
+    KeyValues<To> to,
+    const KeyRows& to_rows,
+    KeyValues<const From> from,
+    const KeyRows& from_rows,
+    bool adds = false);
 
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
 

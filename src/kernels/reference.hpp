@@ -159,19 +159,19 @@ inline Doubles attention_row(In qkv, const AttentionSizes& z, int b, int s, int 
   return row;
 }
 
-/// use(b, head, s) for every query from position `begin` on.
-inline void for_queries(const AttentionSizes& z, int begin, const auto& use) {
+/// use(b, head, s) for every query.
+inline void for_queries(const AttentionSizes& z, const auto& use) {
   for (int b = 0; b < z.batch; ++b)
     for (int head = 0; head < z.heads; ++head)
-      for (int s = begin; s < z.seq; ++s)
+      for (int s = 0; s < z.seq; ++s)
         use(b, head, s);
 }
 
-/// y [B, S, h, d]; qkv as Places says. Queries before `begin` are left out: their y is 0.
-inline Doubles attention_forward(In qkv, const AttentionSizes& z, int begin = 0) {
+/// y [B, S, h, d]; qkv as Places says.
+inline Doubles attention_forward(In qkv, const AttentionSizes& z) {
   const Places at{z};
   Doubles y(at.output(z.batch, 0, 0));
-  for_queries(z, begin, [&](int b, int head, int s) {
+  for_queries(z, [&](int b, int head, int s) {
     const Doubles row = attention_row(qkv, z, b, s, head);
     for (int k = 0; k <= s; ++k)
       for (int i = 0; i < z.head_dim; ++i)
@@ -180,12 +180,11 @@ inline Doubles attention_forward(In qkv, const AttentionSizes& z, int begin = 0)
   return y;
 }
 
-/// dqkv, of the queries from `begin` on.
-inline Doubles attention_backward(In dy, In qkv, const AttentionSizes& z, int begin = 0) {
+inline Doubles attention_backward(In dy, In qkv, const AttentionSizes& z) {
   const Places at{z};
   const double scale = 1 / std::sqrt(static_cast<double>(z.head_dim));
   Doubles dqkv(qkv.size());
-  for_queries(z, begin, [&](int b, int head, int s) {
+  for_queries(z, [&](int b, int head, int s) {
     const Doubles row = attention_row(qkv, z, b, s, head);
     const std::int64_t query = at.query(b, s, head), output = at.output(b, s, head);
     Doubles drow;

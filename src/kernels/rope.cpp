@@ -67,8 +67,8 @@ struct Turn {
 
 void rope_table(
     const ExecutionSpace& exec, Matrix<float> table, const std::vector<QueryRun>& runs) {
-  const int rows = static_cast<int>(table.extent(0)), pairs = static_cast<int>(table.extent(1)) / 2;
-  for (const QueryRun& run : runs.empty() ? std::vector<QueryRun>{{0, rows, 0}} : runs)
+  const int pairs = static_cast<int>(table.extent(1)) / 2;
+  for (const QueryRun& run : runs)
     Kokkos::parallel_for("minitaw::rope_table",
         FlatPolicy(exec, 0, std::int64_t{run.count} * pairs),
         Table{table.data() + std::int64_t{run.row} * 2 * pairs, pairs, run.position});

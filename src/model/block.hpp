@@ -106,11 +106,8 @@ public:
     feed_forward_input(x);
     feed_forward_weights(x, gradient, accumulate);
     attention_input();
-    take_key_gradients_of_slice();
-    finish_input(x);
-    normalise_input();
     output_weights(gradient, accumulate);
-    finish_weights(gradient, accumulate);
+    backward_finish(x, gradient, accumulate);
   }
 
   /// backward() in two halves, first dy -> dx, with dy at gradient_at_output(). Saved and deferred
@@ -118,7 +115,7 @@ public:
   void backward_input(Matrix<E> dy, Matrix<E> dx) const {
     backward_keys();
     backward_attend(dy);
-    take_key_gradients_of_slice();
+    take_key_gradients();
     finish_input(dx);
   }
 
@@ -153,14 +150,9 @@ public:
 
   /// Attention, of a part of the heads where the keys of sequences come in parts.
   void attend(int key_part = 0) const {
-    kernels::AttentionForward<E> p{
-        .y = at(attention), .lse = floats(lse), .qkv = at(qkv), .sizes = attention_sizes(shape_)};
-    if (shape_.keys_apart())
-      p.key_values = in_whole<const E>(&SharedKeys::key_values, key_part);
-    for (const kernels::AttentionPart& part : attention_parts(shape_, key_part)) {
-      p.part = part;
-      kernels::attention_forward<E>(exec_, p, attention_);
-    }
+    for (const kernels::AttentionPart& part : attention_parts(shape_, key_part))
+      kernels::attention_forward<E>(
+          exec_, {at(attention), floats(lse), at(qkv), part, keys_seen(key_part)}, attention_);
   }
 
   /// x becomes the output.
@@ -310,56 +302,55 @@ private:
     });
   }
 
-  /// The last run reaches the most keys: it writes what the others add to, and slices before.
+  /// The last run reaches the most keys: it writes what the others add to, and slices before. Sums
+  /// of keys that it does not see begin as zeros.
   template <class G>
   void attend_backward(int key_part, kernels::KeyValues<G> sums) const {
-    kernels::AttentionBackward<E, G> p{.dqkv = at(qkv_gradient),
-        .delta = floats(delta),
-        .dy = at(attention_gradient),
-        .qkv = at(qkv),
-        .y = at(attention),
-        .lse = floats(lse),
-        .sizes = attention_sizes(shape_),
-        .gradient_sums = sums,
-        .accumulate = shape_.has_slices() && shape_.span.begin + shape_.span.count < shape_.seq};
-    if (shape_.keys_apart())
-      p.key_values = in_whole<const E>(&SharedKeys::key_values, key_part);
     const std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
-    for (const kernels::AttentionPart& part : std::views::reverse(parts)) {
-      p.part = part;
-      kernels::attention_backward<E, G>(exec_, p, attention_);
-      if (!std::exchange(p.accumulate, true) && shape_.keys_apart())
-        kernels::clear_key_values<G>(exec_, sums, p.sizes, part, static_cast<int>(shape_.seq));
-    }
+    bool accumulate = shape_.has_slices() && shape_.span.begin + shape_.span.count < shape_.seq;
+    if (!accumulate && shape_.keys_apart() && parts.back().run.end() < shape_.seq)
+      Kokkos::deep_copy(exec_, Vector<G>(sums.keys, elements_of_part(shape_.seq)), G{});
+    for (const kernels::AttentionPart& part : std::views::reverse(parts))
+      kernels::attention_backward<E, G>(exec_,
+          {.dqkv = at(qkv_gradient),
+              .delta = floats(delta),
+              .dy = at(attention_gradient),
+              .qkv = at(qkv),
+              .y = at(attention),
+              .lse = floats(lse),
+              .part = part,
+              .key_values = keys_seen(key_part),
+              .gradient_sums = sums,
+              .accumulate = std::exchange(accumulate, true)},
+          attention_);
   }
 
   /// This rank's part of the keys and values to where those of all ranks will be.
   void share_keys() const {
     for (int p = 0; p < shape_.key_parts && shape_.keys_apart(); ++p)
       for (const kernels::AttentionPart& part : exchanged_parts(p))
-        kernels::copy_key_values<E>(exec_,
+        kernels::move_key_values<E, E>(exec_,
+            part,
+            part.run,
             exchanged<E>(&SharedKeys::key_values, p),
-            at(qkv),
-            attention_sizes(shape_),
-            part);
+            part.rows(),
+            part.template in<const E>(at(qkv).data()),
+            part.rows_in_qkv());
   }
 
   /// The way back, for gradients that have been summed over the ranks, and over later slices.
   void take_key_gradients() const {
     with_key_gradient([&]<class G>(G) {
-      for (int p = 0; p < shape_.key_parts; ++p)
+      for (int p = 0; p < shape_.key_parts && shape_.keys_apart(); ++p)
         for (const kernels::AttentionPart& part : exchanged_parts(p))
-          kernels::take_key_values<E, G>(exec_,
-              at(qkv_gradient),
+          kernels::move_key_values<E, G>(exec_,
+              part,
+              part.run,
+              part.in(at(qkv_gradient).data()),
+              part.rows_in_qkv(),
               exchanged<const G>(&SharedKeys::gradient, p),
-              attention_sizes(shape_),
-              part);
+              part.rows());
     });
-  }
-
-  void take_key_gradients_of_slice() const {
-    if (shape_.has_slices())
-      take_key_gradients();
   }
 
   template <class Use>
@@ -400,30 +391,39 @@ private:
   /// sequences.
   template <class T>
   void move_slice(Buffer SharedKeys::* which, int key_part, bool to_whole) const {
-    const kernels::KeyRows of_slice{
-        static_cast<int>(shape_.span.begin), static_cast<int>(shape_.chunk())};
-    const kernels::KeyRows of_whole{0, static_cast<int>(shape_.seq)};
+    const kernels::AttentionPart part = attention_parts(shape_, key_part).front();
+    const int begin = static_cast<int>(shape_.span.begin);
+    const kernels::QueryRun run{0, static_cast<int>(shape_.span_seq()), begin};
+    const kernels::KeyRows of_slice{part.kv_stride, static_cast<int>(shape_.chunk()), begin};
     const kernels::KeyValues<T> slice = exchanged<T>(which, key_part),
                                 whole = in_whole<T>(which, key_part),
                                 &to = to_whole ? whole : slice, &from = to_whole ? slice : whole;
-    kernels::move_key_values<T>(exec_,
+    kernels::move_key_values<T, T>(exec_,
+        part,
+        run,
         to,
-        to_whole ? of_whole : of_slice,
+        to_whole ? part.rows() : of_slice,
         {from.keys, from.values},
-        to_whole ? of_slice : of_whole,
-        attention_sizes(shape_),
-        attention_parts(shape_, key_part).front(),
-        {0, static_cast<int>(shape_.span_seq()), static_cast<int>(shape_.span.begin)});
+        to_whole ? of_slice : part.rows());
   }
 
   /// One part after the other: rows of their keys, then of their values.
   template <class T>
   [[nodiscard]] kernels::KeyValues<T> rows_of(
       const Buffer& buffer, int key_part, std::int64_t positions) const {
-    const std::int64_t row = shape_.key_values() / shape_.key_parts;
-    const std::int64_t elements = positions * shape_.micro_batch * row;
+    const std::int64_t elements = elements_of_part(positions);
     T* const keys = buffer.at<T>(key_part * elements * sizeof(T), elements);
-    return {keys, keys + row / 2};
+    return {keys, keys + shape_.key_values() / shape_.key_parts / 2};
+  }
+
+  [[nodiscard]] std::int64_t elements_of_part(std::int64_t positions) const {
+    return positions * shape_.micro_batch * shape_.key_values() / shape_.key_parts;
+  }
+
+  /// What queries of the rank and slice attend to, if it is not in their own projection.
+  [[nodiscard]] kernels::KeyValues<const E> keys_seen(int key_part) const {
+    return shape_.keys_apart() ? in_whole<const E>(&SharedKeys::key_values, key_part)
+                               : kernels::KeyValues<const E>();
   }
 
   template <class T>

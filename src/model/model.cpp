@@ -87,27 +87,24 @@ std::int64_t first_row(const Shape& slice) {
 }  // namespace
 
 std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_part) {
+  const kernels::AttentionSizes sizes = attention_sizes(shape);
   if (!shape.keys_apart())
-    return {{}};
-  const int heads = shape.kv_heads / shape.key_parts;
+    return {sizes};
+  const int heads = shape.kv_heads / shape.key_parts,
+            chunk = static_cast<int>(shape.has_slices() ? shape.seq : shape.chunk());
   return list_of(query_runs(shape), [&](const kernels::QueryRun& run) {
-    return kernels::AttentionPart{.run = run,
-        .kv_heads = {key_part * heads, heads},
-        .stride = shape.key_values() / shape.key_parts,
-        .chunk = static_cast<int>(shape.has_slices() ? shape.seq : shape.chunk())};
+    return kernels::AttentionPart(
+        sizes, run, {key_part * heads, heads}, shape.key_values() / shape.key_parts, chunk);
   });
 }
 
 namespace {
 /// All calls of attention that a rank makes for a block, of every slice and part.
-std::vector<kernels::AttentionCall> attention_calls(const Layout& layout) {
-  std::vector<kernels::AttentionCall> calls;
-  for (int slice = 0; slice < layout.shape.slices; ++slice) {
-    const Shape& shape = layout.shape_of(slice);
-    for (int p = 0; p < shape.key_parts; ++p)
-      for (const kernels::AttentionPart& part : attention_parts(shape, p))
-        calls.push_back({attention_sizes(shape), part});
-  }
+std::vector<kernels::AttentionPart> attention_calls(const Layout& layout) {
+  std::vector<kernels::AttentionPart> calls;
+  for (int slice = 0; slice < layout.shape.slices; ++slice)
+    for (int p = 0; p < layout.shape.key_parts; ++p)
+      std::ranges::copy(attention_parts(layout.shape_of(slice), p), std::back_inserter(calls));
   return calls;
 }
 }  // namespace
@@ -147,10 +144,10 @@ Model::Model(ExecutionSpace exec,
   const Matrix<float> rope =
       matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim());
   with_element(shape.dtype, [&]<class E>(E) {
-    const std::vector<kernels::AttentionCall> calls = attention_calls(layout_);
+    const std::vector<kernels::AttentionPart> calls = attention_calls(layout_);
     attention_ = kernels::resolve_attention<E>(attention, calls);
-    for (const auto& [sizes, part] : calls)
-      kernels::attention_prepare<E>(exec_, sizes, attention_.kernel, part);
+    for (const kernels::AttentionPart& part : calls)
+      kernels::attention_prepare<E>(exec_, part, attention_.kernel);
     for (int slice = 0; slice < shape.slices; ++slice) {
       const Shape& part_of_it = layout_.shape_of(slice);
       kernels::rope_table(exec_, rope, query_runs(part_of_it, first_row(part_of_it)));

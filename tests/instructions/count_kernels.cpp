@@ -110,7 +110,7 @@ void count_rope() {
   const int seq = 200, heads = 3, head_dim = 64;
   const Array<E> qkv(seq, (heads + 1) * head_dim);
   const Array<float> table(seq, head_dim);
-  rope_table(exec(), table);
+  rope_table(exec(), table, {{0, seq, 0}});
   count(named<E>("rope"), [&] { rope<E>(exec(), qkv, table, heads, 1); });
 }
 
@@ -132,21 +132,28 @@ void count_attention() {
 void count_prefix() {
   const AttentionSizes z = {.batch = 1, .seq = 100, .heads = 2, .kv_heads = 1, .head_dim = 64};
   const int width = (z.heads + 2 * z.kv_heads) * z.head_dim, out = z.heads * z.head_dim;
-  const AttentionPart part{.run = {0, 100, 150}, .stride = 2 * z.head_dim, .chunk = 50};
+  const AttentionPart part(z, {0, 100, 150}, {}, 2 * z.head_dim, 50);
   const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out),
       lse(z.heads, z.seq), rows(250, 2 * z.head_dim), sums(250, 2 * z.head_dim);
   const KeyValues<float> to{rows.data(), rows.data() + z.head_dim};
   const KeyValues<const float> from{to.keys, to.values};
-  count("copy_key_values fp32", [&] { copy_key_values<float>(exec(), to, qkv, z, part); });
+  count("move_key_values fp32", [&] {
+    move_key_values<float, float>(exec(),
+        part,
+        part.run,
+        to,
+        part.rows(),
+        part.in<const float>(qkv.data()),
+        part.rows_in_qkv());
+  });
   count("attention_forward fp32 prefix",
-      [&] { detail::host::attention_forward(exec(), {y, lse, qkv, z, part, from}); });
+      [&] { detail::host::attention_forward(exec(), {y, lse, qkv, part, from}); });
   const AttentionBackward<float> backward{.dqkv = dqkv,
       .delta = {},
       .dy = dy,
       .qkv = qkv,
       .y = y,
       .lse = lse,
-      .sizes = z,
       .part = part,
       .key_values = from,
       .gradient_sums = {sums.data(), sums.data() + z.head_dim},

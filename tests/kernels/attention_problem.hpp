@@ -55,8 +55,8 @@ protected:
   void TearDown() override { detail::portable::small_tiles_on_host = false; }
 
   /// Empty if this build and device can compute it.
-  static std::string reason_against(const AttentionSizes& z, const AttentionPart& part = {}) {
-    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, {{z, part}}); });
+  static std::string reason_against(const AttentionPart& part) {
+    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, {part}); });
   }
 };
 
@@ -130,11 +130,11 @@ struct Problem {
         lse(Device<float>::poisoned(z.batch * z.heads, z.seq)),
         delta(Device<float>::poisoned(z.batch * z.heads, z.seq)),
         sums(kv_rows(), 2 * width, before) {
-    attention_prepare<E>(exec(), z, V::kernel, part());
+    attention_prepare<E>(exec(), part(), V::kernel);
   }
 
   [[nodiscard]] AttentionPart part() const {
-    return {run, heads, own_rows ? 2 * width : 0, own_rows ? chunk : 0};
+    return {z, run, heads, own_rows ? 2 * width : 0, own_rows ? chunk : 0};
   }
 
   [[nodiscard]] std::int64_t kv_rows() const {
@@ -144,7 +144,7 @@ struct Problem {
   void forward() {
     launch_forward([&] {
       attention_forward<E>(exec(),
-          {y.matrix(), lse.vector(), in.matrix(), z, part(), pair_of<const E>(gathered)},
+          {y.matrix(), lse.vector(), in.matrix(), part(), pair_of<const E>(gathered)},
           V::kernel);
     });
   }
@@ -161,7 +161,6 @@ struct Problem {
         .qkv = in.matrix(),
         .y = y.matrix(),
         .lse = lse.vector(),
-        .sizes = z,
         .part = part(),
         .key_values = pair_of<const E>(gathered),
         .gradient_sums = pair_of<G>(more),
@@ -229,7 +228,7 @@ struct Problem {
   }
 
   void expect_forward(double near) const {
-    const Doubles all = reference::attention_forward(qkv, whole, run.position);
+    const Doubles all = reference::attention_forward(qkv, whole);
     Doubles outputs(here.output(z.batch, 0, 0), nan), statistics(z.batch * z.heads * z.seq, nan);
     each_query([&](int b, int position, int head, int row) {
       copy(outputs, here.output(b, row, head), all, there.output(b, position, head));
@@ -245,7 +244,10 @@ struct Problem {
   }
 
   void expect_backward(double near) const {
-    const Doubles all = reference::attention_backward(dy, qkv, whole, run.position);
+    Doubles of_run = dy;  // queries before the run add nothing
+    for (int b = 0; b < z.batch; ++b)
+      std::fill_n(of_run.begin() + there.output(b, 0, 0), there.output(0, run.position, 0), 0);
+    const Doubles all = reference::attention_backward(of_run, qkv, whole);
     Doubles gradient(here.query(z.batch, 0, 0), nan), of_keys = before;
     each_query([&](int b, int position, int head, int row) {
       copy(gradient, here.query(b, row, head), all, there.query(b, position, head));

@@ -38,7 +38,7 @@ protected:
       run(z);
     }
     if (possible == 0)
-      GTEST_SKIP() << AttentionTest::reason_against({1, 64, 2, 2, 64});
+      GTEST_SKIP() << AttentionTest::reason_against(AttentionSizes{1, 64, 2, 2, 64});
   }
 };
 
@@ -95,33 +95,33 @@ TEST(AttentionNames, AreThoseOfDecks) {
 
 TEST(AttentionChoice, IsNeverAutomatic) {
   for (const AttentionSizes& z : shapes) {
-    EXPECT_EQ(resolve_attention<float>(Attention::automatic, {{z}}).kernel,
+    EXPECT_EQ(resolve_attention<float>(Attention::automatic, {z}).kernel,
         on_host ? Attention::host : Attention::portable);
-    const auto [chosen, reason] = resolve_attention<Bf16>(Attention::automatic, {{z}});
+    const auto [chosen, reason] = resolve_attention<Bf16>(Attention::automatic, {z});
     EXPECT_TRUE(chosen == Attention::portable || chosen == Attention::cudnn);
     EXPECT_EQ(reason.empty(), chosen == Attention::cudnn);
-    EXPECT_EQ(resolve_attention<Bf16>(chosen, {{z}}).kernel, chosen);
+    EXPECT_EQ(resolve_attention<Bf16>(chosen, {z}).kernel, chosen);
   }
 }
 
 TEST(AttentionChoice, IsCudnnIfThatComputesAllCalls) {
   const AttentionSizes two{2, 8, 2, 1, 16};
-  const auto [alone, why] = resolve_attention<Bf16>(Attention::automatic, {{two}});
+  const auto [alone, why] = resolve_attention<Bf16>(Attention::automatic, {two});
   if (alone != Attention::cudnn)
     GTEST_SKIP() << why;
-  const AttentionCall in_chunks{two, {.run = {0, 8, 8}, .stride = 32, .chunk = 8}};
-  const auto [both, reason] = resolve_attention<Bf16>(Attention::automatic, {{two}, in_chunks});
+  const AttentionPart in_chunks(two, {0, 8, 8}, {}, 32, 8);
+  const auto [both, reason] = resolve_attention<Bf16>(Attention::automatic, {two, in_chunks});
   EXPECT_EQ(both, Attention::portable);
   EXPECT_THAT(reason, ::testing::HasSubstr("chunks"));
-  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, {{two}, in_chunks}), InputError);
+  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, {two, in_chunks}), InputError);
 }
 
 TEST(AttentionChoice, RefusesWhatTheBuildOrTheShapeCannot) {
   const AttentionSizes odd{1, 8, 2, 1, 12}, wide{1, 8, 2, 1, 256}, good{1, 8, 2, 1, 64};
-  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::host, {{good}}), InputError);
-  EXPECT_THROW((void)resolve_attention<float>(Attention::cudnn, {{good}}), InputError);
+  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::host, {good}), InputError);
+  EXPECT_THROW((void)resolve_attention<float>(Attention::cudnn, {good}), InputError);
   for (const AttentionSizes& bad : {odd, wide})
-    EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, {{bad}}), InputError) << text(bad);
+    EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, {bad}), InputError) << text(bad);
   EXPECT_THROW(attention_prepare<float>(exec(), good, Attention::cudnn), InputError);
 }
 }  // namespace

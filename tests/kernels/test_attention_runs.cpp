@@ -51,7 +51,7 @@ TYPED_TEST(AttentionRuns, SeeTheKeysUpToTheirOwn) {
   int possible = 0;
   for (const Case& c : cases) {
     const std::int64_t stride = c.chunk > 0 ? 2 * c.z.kv_heads * c.z.head_dim : 0;
-    if (!this->reason_against(c.z, {c.run, c.kv_heads, stride, c.chunk}).empty())
+    if (!this->reason_against({c.z, c.run, c.kv_heads, stride, c.chunk}).empty())
       continue;
     ++possible;
     if (this->left_out(c.z, c.run.end()))
@@ -65,13 +65,13 @@ TYPED_TEST(AttentionRuns, SeeTheKeysUpToTheirOwn) {
     this->template expect_case<float>(c, true);
   }
   if (possible == 0)
-    GTEST_SKIP() << this->reason_against({1, 64, 2, 2, 64}, {});
+    GTEST_SKIP() << this->reason_against(AttentionSizes{1, 64, 2, 2, 64});
 }
 
 /// All of a sequence, keys and values in a buffer of their own or in the projection.
 TYPED_TEST(AttentionRuns, FromTheFirstPositionHaveTheSameBitsInBothForms) {
   const AttentionSizes z{2, 139, 4, 2, 8};
-  if (TypeParam::kernel == Attention::cudnn || !this->reason_against(z, {}).empty())
+  if (TypeParam::kernel == Attention::cudnn || !this->reason_against(z).empty())
     GTEST_SKIP() << "not here, or cuDNN, which sums in any order";
   if (detail::threads_on_host > 1)
     GTEST_SKIP() << "too long for teams";
@@ -154,7 +154,7 @@ struct Ranks {
   }
 
   [[nodiscard]] AttentionPart part(const QueryRun& run, int p) const {
-    return {run, {p * whole.kv_heads / parts, whole.kv_heads / parts}, 2 * kv_width, chunk};
+    return {local, run, {p * whole.kv_heads / parts, whole.kv_heads / parts}, 2 * kv_width, chunk};
   }
 
   template <class T>
@@ -165,7 +165,27 @@ struct Ranks {
   void gather(int p) const {
     for (const Rank& r : all)
       for (const QueryRun& run : r.runs)
-        copy_key_values<E>(exec(), pair_of<E>(gathered), r.qkv.matrix(), local, part(run, p));
+        gather(r, part(run, p));
+  }
+
+  void gather(const Rank& r, const AttentionPart& part) const {
+    move_key_values<E, E>(exec(),
+        part,
+        part.run,
+        pair_of<E>(gathered),
+        part.rows(),
+        part.template in<const E>(r.qkv.vector().data()),
+        part.rows_in_qkv());
+  }
+
+  void take(const Rank& r, const AttentionPart& part) const {
+    move_key_values<E, float>(exec(),
+        part,
+        part.run,
+        part.in(r.dqkv.vector().data()),
+        part.rows_in_qkv(),
+        pair_of<const float>(gradient),
+        part.rows());
   }
 
   void forward(int p) const {
@@ -176,7 +196,6 @@ struct Ranks {
             {r.y.matrix(),
                 r.lse.vector(),
                 r.qkv.matrix(),
-                local,
                 part(run, p),
                 pair_of<const E>(gathered)},
             V::kernel);
@@ -189,8 +208,8 @@ struct Ranks {
     gather(p);
     Doubles total(gradient.values().size());
     for (const Rank& r : all) {
-      const auto sums = Device<float>::poisoned(whole.batch * whole.seq, 2 * kv_width);
-      clear_key_values(exec(), pair_of<float>(sums), local, part(r.runs[1], p), whole.seq);
+      const Device<float> sums(
+          whole.batch * whole.seq, 2 * kv_width, Doubles(whole.batch * whole.seq * 2 * kv_width));
       for (const int run : {1, 0})
         attention_backward<E, float>(exec(),
             {.dqkv = r.dqkv.matrix(),
@@ -199,7 +218,6 @@ struct Ranks {
                 .qkv = r.qkv.matrix(),
                 .y = r.y.matrix(),
                 .lse = r.lse.vector(),
-                .sizes = local,
                 .part = part(r.runs[run], p),
                 .key_values = pair_of<const E>(gathered),
                 .gradient_sums = pair_of<float>(sums),
@@ -212,8 +230,7 @@ struct Ranks {
     gradient = Device<float>(whole.batch * whole.seq, 2 * kv_width, total);
     for (const Rank& r : all)
       for (const QueryRun& run : r.runs)
-        take_key_values<E, float>(
-            exec(), r.dqkv.matrix(), pair_of<const float>(gradient), local, part(run, p));
+        take(r, part(run, p));
     exec().fence();
   }
 
@@ -246,9 +263,9 @@ TYPED_TEST(AttentionRuns, OfRanksMakeTheWholeSequence) {
       for (const int parts : {1, 2}) {
         const int chunk = 21;
         const AttentionSizes whole{batch, 2 * n * chunk, 4, 2, 8};
-        const AttentionPart last{{chunk, chunk, whole.seq - chunk}, {}, 32, chunk};
         const AttentionSizes local{batch, 2 * chunk, 4, 2, 8};
-        if (!this->reason_against(local, last).empty() || this->left_out(local, whole.seq))
+        const AttentionPart last{local, {chunk, chunk, whole.seq - chunk}, {}, 32, chunk};
+        if (!this->reason_against(last).empty() || this->left_out(local, whole.seq))
           continue;
         ++possible;
         SCOPED_TRACE(::testing::Message() << n << " ranks, " << batch << ", parts " << parts);
@@ -256,7 +273,7 @@ TYPED_TEST(AttentionRuns, OfRanksMakeTheWholeSequence) {
         for (int p = 0; p < parts; ++p) {
           for (const auto& rank : ranks.all)
             for (const QueryRun& run : rank.runs)
-              attention_prepare<typename V::E>(exec(), local, V::kernel, ranks.part(run, p));
+              attention_prepare<typename V::E>(exec(), ranks.part(run, p), V::kernel);
           ranks.forward(p);
           ranks.backward(p);
         }
@@ -266,7 +283,7 @@ TYPED_TEST(AttentionRuns, OfRanksMakeTheWholeSequence) {
         expect_close(dqkv, reference::attention_backward(ranks.dy, ranks.qkv, whole), this->near);
       }
   if (possible == 0)
-    GTEST_SKIP() << this->reason_against({1, 64, 2, 2, 64}, {});
+    GTEST_SKIP() << this->reason_against(AttentionSizes{1, 64, 2, 2, 64});
 }
 
 TEST(AttentionRunsByTasks, GiveTheSameBits) {
@@ -276,16 +293,19 @@ TEST(AttentionRunsByTasks, GiveTheSameBits) {
 
 TEST(AttentionPart, IsInsideOfWhatItIsAPartOf) {
   const AttentionSizes z{2, 10, 4, 2, 8};
-  const auto refused = [&](const AttentionPart& part) {
-    EXPECT_THROW((void)resolve_attention<float>(Attention::portable, {{z, part}}), LogicError);
+  const auto refused = [&](const QueryRun& run,
+                           const HeadRange& kv_heads = {},
+                           std::int64_t stride = 0,
+                           int chunk = 0) {
+    EXPECT_THROW(AttentionPart(z, run, kv_heads, stride, chunk), LogicError);
   };
-  refused({.run = {4, 7, 0}});                              // after the last row
-  refused({.run = {0, 5, 6}});                              // keys after the last row
-  refused({.run = {0, 5, -1}, .stride = 32, .chunk = 10});  // before the first
-  refused({.kv_heads = {1, 2}});
-  refused({.stride = 15, .chunk = 10});  // rows that overlap
-  refused({.stride = 32});               // chunks of nothing
-  const AttentionCall inside{z, {.run = {5, 5, 100}, .stride = 16, .chunk = 10}};
+  refused({4, 7, 0});               // after the last row
+  refused({0, 5, 6});               // keys after the last row
+  refused({0, 5, -1}, {}, 32, 10);  // before the first
+  refused({}, {1, 2});
+  refused({}, {}, 15, 10);  // rows that overlap
+  refused({}, {}, 32);      // chunks of nothing
+  const AttentionPart inside(z, {5, 5, 100}, {}, 16, 10);
   EXPECT_EQ(resolve_attention<float>(Attention::portable, {inside}).kernel, Attention::portable);
 }
 
@@ -296,10 +316,10 @@ TEST(AttentionPart, NeedsTheBuffersThatItSpeaksOf) {
   without.gradient_sums = {};
   EXPECT_THROW(attention_backward(exec(), without), LogicError);
   without = p.backward_into(p.dqkv, p.sums);
-  without.part.stride = 0;
+  without.part = z;
   EXPECT_THROW(attention_backward(exec(), without), LogicError);  // nothing to add to
-  EXPECT_THROW(attention_forward<float>(
-                   exec(), {p.y.matrix(), p.lse.vector(), p.in.matrix(), z, p.part(), {}}),
+  EXPECT_THROW(
+      attention_forward<float>(exec(), {p.y.matrix(), p.lse.vector(), p.in.matrix(), p.part(), {}}),
       LogicError);
 }
 }  // namespace

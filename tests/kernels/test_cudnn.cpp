@@ -29,9 +29,9 @@ TEST_F(Cudnn, RunsInItsStreamWithTheWorkspaceThatItAsksFor) {
   CudnnAttention attention(stream);
   const AttentionSizes z = shapes[1];
   EXPECT_EQ(attention.prepare(z), 4096);  // what the larger of the two needs
-  std::vector<Bf16> qkv(z.batch * Part(z).row_of_qkv() * z.seq), y(qkv.size());
+  std::vector<Bf16> qkv(z.batch * AttentionPart(z).row_of_qkv() * z.seq), y(qkv.size());
   std::vector<float> lse(z.batch * z.heads * z.seq);
-  const KeyValues<Bf16> from = Part(z).in(qkv.data());
+  const KeyValues<Bf16> from = AttentionPart(z).in(qkv.data());
   attention.forward(z, y.data(), lse.data(), qkv.data(), {from.keys, from.values}, &place);
   EXPECT_EQ(cudnn::state.streams, std::set{stream});
   EXPECT_EQ(cudnn::state.workspaces, std::set<void*>{&place});
@@ -42,9 +42,9 @@ TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
   EXPECT_THROW(attention.forward(shapes[0], nullptr, nullptr, nullptr, {}, nullptr), LogicError);
   for (const AttentionSizes& z : {shapes[0], shapes[1], shapes[0]})
     (void)attention.prepare(z);
-  (void)attention.prepare({shapes[0], {.run = {0, shapes[0].seq, 0}}});  // the same part
+  (void)attention.prepare({shapes[0], {0, shapes[0].seq, 0}});  // the same part
   const auto of_heads = [&](int first) {  // their graph is the same, wherever they begin
-    (void)attention.prepare({{1, 9, 6, 3, 8}, {{0, 4, 5}, {first, 1}}});
+    (void)attention.prepare({{1, 9, 6, 3, 8}, {0, 4, 5}, {first, 1}});
   };
   of_heads(1);
   const auto built = cudnn::state.built.size();
@@ -57,7 +57,7 @@ TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
 }
 
 TEST_F(Cudnn, SaysWhyItCannot) {
-  const auto expect = [](const Part& part, const std::string& words) {
+  const auto expect = [](const AttentionPart& part, const std::string& words) {
     EXPECT_EQ(reason_against_cudnn(part), words);
   };
   const auto with = [](int batch, int head_dim) {
@@ -65,10 +65,12 @@ TEST_F(Cudnn, SaysWhyItCannot) {
   };
   expect(with(1, 12), "head_dim must be a multiple of 8, at most 128");
   expect(with(1, 136), "head_dim must be a multiple of 8, at most 128");
-  const AttentionPart prefix{.run = {0, 8, 8}, .stride = 32, .chunk = 8};
-  expect({with(2, 16), prefix},
+  const auto prefix = [&](int batch) {
+    return AttentionPart(with(batch, 16), {0, 8, 8}, {}, 32, 8);
+  };
+  expect(prefix(2),
       "keys and values of several sequences lie in chunks (micro_batch = 1 avoids that)");
-  expect({with(1, 16), prefix}, "");
+  expect(prefix(1), "");
   cudnn::state.capability = 7;
   expect(with(1, 16), "the device has compute capability 7.x, and 8.0 is needed");
   cudnn::state = {};

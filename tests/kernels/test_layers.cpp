@@ -330,7 +330,8 @@ TYPED_TEST(Layers, KeysAndValuesGoToTheirPositionsAndBack) {
   for (const auto& [head_dim, gap] : {std::pair{3, 0}, {8, 0}, {8, 1}, {20, 3}, {32, 16}}) {
     const AttentionSizes z{.batch = 2, .seq = 7, .heads = 3, .kv_heads = 3, .head_dim = head_dim};
     const int stride = 4 * head_dim + gap, rows = 32;
-    const AttentionPart part{{2, 5, 10}, {1, 2}, stride, 4};
+    const AttentionPart part(z, {2, 5, 10}, {1, 2}, stride, 4);
+    const KeyRows rows_of_keys = part.rows(), rows_of_qkv = part.rows_in_qkv();
     const Doubles qkv = this->random(14 * 9 * head_dim, 1);
     const Device<TypeParam> in(14, 9 * head_dim, qkv);
     const auto to = this->poisoned(rows, stride), back = this->poisoned(14, 9 * head_dim);
@@ -343,34 +344,24 @@ TYPED_TEST(Layers, KeysAndValuesGoToTheirPositionsAndBack) {
       rounded[key] = test::rounded<E>({sums.values()[at]})[0];
     });
     E* const data = to.vector().data();
-    this->launch_([&] { copy_key_values<E>(exec(), buffer(data), in.matrix(), z, part); });
+    const auto from = part.template in<const E>(in.vector().data());
+    const auto into = part.in(back.vector().data());
+    const auto launch = [&]<class To, class From>(KeyValues<To> target,
+                            const KeyRows& target_rows,
+                            KeyValues<const From> source,
+                            const KeyRows& source_rows) {
+      this->launch_([&] {
+        move_key_values<To, From>(exec(), part, part.run, target, target_rows, source, source_rows);
+      });
+    };
+    launch(buffer(data), rows_of_keys, from, rows_of_qkv);
     expect_same(to.values(), there);
-    this->launch_([&] {
-      take_key_values(exec(), back.matrix(), buffer(static_cast<const E*>(data)), z, part);
-    });
+    launch(into, rows_of_qkv, buffer(static_cast<const E*>(data)), rows_of_keys);
     expect_same(back.values(), again);
-    const float* const summed = sums.vector().data();
-    this->launch_([&] { take_key_values(exec(), back.matrix(), buffer(summed), z, part); });
+    launch(
+        into, rows_of_qkv, buffer(static_cast<const float*>(sums.vector().data())), rows_of_keys);
     expect_same(back.values(), rounded);
   }
-}
-
-TYPED_TEST(Layers, PositionsAfterTheRunAreCleared) {
-  const int head_dim = 5, stride = 12, rows = 2 * 20;
-  const AttentionSizes z{.batch = 2, .seq = 7, .heads = 2, .kv_heads = 2, .head_dim = head_dim};
-  const AttentionPart part{{0, 3, 5}, {1, 1}, stride, 6};
-  const auto sums = this->poisoned(rows, stride);
-  auto* const data = sums.vector().data();
-  Doubles expected(rows * stride, std::numeric_limits<double>::quiet_NaN());
-  for (int b = 0; b < 2; ++b)
-    for (int position = 8; position < 17; ++position)
-      for (int i = 0; i < head_dim; ++i)
-        for (const int value : {0, 6})
-          expected[(position / 6 * 12 + b * 6 + position % 6) * stride + value + i] = 0;
-  this->launch_([&] {
-    clear_key_values(exec(), KeyValues<typename TypeParam::E>{data, data + 6}, z, part, 17);
-  });
-  expect_same(sums.values(), expected);
 }
 
 TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
@@ -384,7 +375,7 @@ TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
     const Floats table = Floats::poisoned(z.seq, head_dim);
     const Device<TypeParam> qkv(tokens, width, x, shift);
     this->launch_([&] {
-      rope_table(exec(), table.matrix());
+      rope_table(exec(), table.matrix(), {{0, z.seq, 0}});
       rope(exec(), qkv.matrix(), table.matrix(), 4, 1);
     });
     expect_close(qkv.values(), expected, this->near);
@@ -503,7 +494,7 @@ TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
 TEST(Rope, TableHasThePositionsOfTheRuns) {
   const int head_dim = 6;
   const auto whole = Floats::poisoned(50, head_dim), some = Floats::poisoned(11, head_dim);
-  rope_table(exec(), whole.matrix());
+  rope_table(exec(), whole.matrix(), {{0, 50, 0}});
   rope_table(exec(), some.matrix(), {{0, 4, 12}, {6, 3, 41}});
   exec().fence();
   const Doubles all = whole.values(), got = some.values();
@@ -522,7 +513,7 @@ TEST(Rope, TableHasThePositionsOfTheRuns) {
 TEST(Rope, KeepsItsAnglesFarIntoALongSequence) {
   const int seq = 131072, head_dim = 128;
   const auto table = Floats::poisoned(seq, head_dim);
-  rope_table(ExecutionSpace(), table.matrix());
+  rope_table(ExecutionSpace(), table.matrix(), {{0, seq, 0}});
   ExecutionSpace().fence();
   const Doubles got = table.values();
   for (int i = 0; i < head_dim / 2; ++i) {

@@ -23,7 +23,7 @@ using detail::cuda::check;
 
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
-std::string text(const Part& p) {
+std::string text(const AttentionPart& p) {
   const AttentionSizes& z = p.z;
   std::string words =
       fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}",
@@ -32,7 +32,7 @@ std::string text(const Part& p) {
           z.heads,
           z.kv_heads,
           z.head_dim);
-  if (p != Part(z))
+  if (p != AttentionPart(z))
     words += fmt::format(": {} queries from position {}, {} kv_heads",
         p.run.count,
         p.run.position,
@@ -52,8 +52,12 @@ void check(cudnnStatus_t status, const std::string& what) {
 
 /// A tensor [batch, heads, rows, head_dim] whose rows are `stride` elements apart, those of
 /// sequences `sequence`.
-fe::graph::Tensor_attributes heads_in_rows(
-    const Part& p, Id id, int heads, int rows, std::int64_t stride, std::int64_t sequence) {
+fe::graph::Tensor_attributes heads_in_rows(const AttentionPart& p,
+    Id id,
+    int heads,
+    int rows,
+    std::int64_t stride,
+    std::int64_t sequence) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_dim({p.z.batch, heads, rows, p.z.head_dim})
@@ -61,25 +65,25 @@ fe::graph::Tensor_attributes heads_in_rows(
 }
 
 /// Queries or their gradient; outputs or theirs.
-fe::graph::Tensor_attributes queries(const Part& p, Id id, std::int64_t row) {
+fe::graph::Tensor_attributes queries(const AttentionPart& p, Id id, std::int64_t row) {
   return heads_in_rows(p, id, p.heads().count, p.run.count, row, p.z.seq * row);
 }
 
 /// All sequences in one chunk, or one sequence, whose chunks touch.
-fe::graph::Tensor_attributes keys(const Part& p, Id id) {
+fe::graph::Tensor_attributes keys(const AttentionPart& p, Id id) {
   const std::int64_t rows = std::max(p.chunk, p.run.end());
   return heads_in_rows(p, id, p.kv_heads.count, p.run.end(), p.kv_stride, rows * p.kv_stride);
 }
 
 /// Gradients of keys or values: as those are in qkv, or as CudnnAttention::backward has them.
-fe::graph::Tensor_attributes key_gradients(const Part& p, Id id) {
-  const std::int64_t row = 2 * std::int64_t{p.kv_heads.count} * p.z.head_dim;
+fe::graph::Tensor_attributes key_gradients(const AttentionPart& p, Id id) {
+  const std::int64_t row = 2 * std::int64_t{p.width()};
   return p.own_rows ? heads_in_rows(p, id, p.kv_heads.count, p.run.end(), row, p.run.end() * row)
                     : keys(p, id);
 }
 
 /// Natural logarithm of the sum of exp(scaled score) of each row, fp32 [batch, heads, rows].
-fe::graph::Tensor_attributes row_statistics(const Part& p) {
+fe::graph::Tensor_attributes row_statistics(const AttentionPart& p) {
   const int heads = p.heads().count, rows = p.run.count;
   return fe::graph::Tensor_attributes()
       .set_uid(statistics)
@@ -103,7 +107,7 @@ std::shared_ptr<Graph> new_graph() {
 
 /// Sets the options of both directions: causal mask, whose last query sees the last key, and scale.
 template <class Attributes>
-Attributes causal(Attributes attributes, const Part& p) {
+Attributes causal(Attributes attributes, const AttentionPart& p) {
   using enum fe::DiagonalAlignment_t;
   attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(p.z.head_dim)))
       .set_diagonal_alignment(p.run.position > 0 ? BOTTOM_RIGHT : TOP_LEFT)
@@ -111,7 +115,7 @@ Attributes causal(Attributes attributes, const Part& p) {
   return attributes;
 }
 
-std::shared_ptr<Graph> forward_graph(const Part& p) {
+std::shared_ptr<Graph> forward_graph(const AttentionPart& p) {
   const auto graph = new_graph();
   const auto [y, lse] = graph->sdpa(graph->tensor(queries(p, query, p.row_of_qkv())),
       graph->tensor(keys(p, key)),
@@ -125,7 +129,7 @@ std::shared_ptr<Graph> forward_graph(const Part& p) {
 }
 
 /// Without its deterministic variant, which keeps B h S^2 elements of workspace.
-std::shared_ptr<Graph> backward_graph(const Part& p) {
+std::shared_ptr<Graph> backward_graph(const AttentionPart& p) {
   const auto graph = new_graph();
   const auto [dq, dk, dv] = graph->sdpa_backward(graph->tensor(queries(p, query, p.row_of_qkv())),
       graph->tensor(keys(p, key)),
@@ -155,7 +159,7 @@ private:
 };
 
 /// Parts that differ in their first row or head have equal graphs: those are in the pointers.
-Part of_graph(Part part) {
+AttentionPart of_graph(AttentionPart part) {
   part.run.row = 0;
   part.kv_heads.first = 0;
   return part;
@@ -188,7 +192,7 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
 }
 
 /// The first query of the part, or its output, in a tensor with such rows.
-void* first_query(const Part& p, const void* pointer, std::int64_t row) {
+void* first_query(const AttentionPart& p, const void* pointer, std::int64_t row) {
   return plain(pointer, p.run.row * row + std::int64_t{p.heads().first} * p.z.head_dim);
 }
 }  // namespace
@@ -199,7 +203,7 @@ struct CudnnAttention::Library {
     std::size_t workspace;
   };
 
-  [[nodiscard]] const Plans& plans_of(const Part& part) const {
+  [[nodiscard]] const Plans& plans_of(const AttentionPart& part) const {
     const auto at = plans.find(of_graph(part));
     if (at == plans.end())
       throw LogicError("cuDNN has no plans for " + text(part) + ": attention_prepare comes first");
@@ -207,7 +211,7 @@ struct CudnnAttention::Library {
   }
 
   Handle handle;
-  std::map<Part, Plans> plans;
+  std::map<AttentionPart, Plans> plans;
 };
 
 CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<Library>()) {
@@ -216,7 +220,7 @@ CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<
 
 CudnnAttention::~CudnnAttention() = default;
 
-std::size_t CudnnAttention::prepare(const Part& part) {
+std::size_t CudnnAttention::prepare(const AttentionPart& part) {
   if (!library_->plans.contains(of_graph(part))) {
     const std::shared_ptr<Graph> forward = forward_graph(part), backward = backward_graph(part);
     const std::int64_t bytes =
@@ -228,7 +232,7 @@ std::size_t CudnnAttention::prepare(const Part& part) {
   return library_->plans_of(part).workspace;
 }
 
-void CudnnAttention::forward(const Part& part,
+void CudnnAttention::forward(const AttentionPart& part,
     void* y,
     float* lse,
     const void* qkv,
@@ -244,7 +248,7 @@ void CudnnAttention::forward(const Part& part,
       "the forward pass of " + text(part));
 }
 
-void CudnnAttention::backward(const Part& part,
+void CudnnAttention::backward(const AttentionPart& part,
     void* dqkv,
     void* gradients,
     const void* dy,
@@ -253,7 +257,6 @@ void CudnnAttention::backward(const Part& part,
     const void* y,
     const float* lse,
     void* workspace) {
-  const std::int64_t width = std::int64_t{part.kv_heads.count} * part.z.head_dim;
   const KeyValues<Bf16> fused = part.in(static_cast<Bf16*>(dqkv));
   std::unordered_map<std::int64_t, void*> tensors = {
       {query, first_query(part, qkv, part.row_of_qkv())},
@@ -264,13 +267,13 @@ void CudnnAttention::backward(const Part& part,
       {statistics, plain(lse)},
       {dquery, first_query(part, dqkv, part.row_of_qkv())},
       {dkey, part.own_rows ? gradients : fused.keys},
-      {dvalue, part.own_rows ? plain(gradients, width) : fused.values}};
+      {dvalue, part.own_rows ? plain(gradients, part.width()) : fused.values}};
   check(library_->plans_of(part).backward->execute(library_->handle, tensors, workspace),
       "the backward pass of " + text(part));
 }
 
 namespace {
-std::string find_reason_against(const Part& part) {
+std::string find_reason_against(const AttentionPart& part) {
   if (part.z.head_dim % 8 != 0 || part.z.head_dim > 128)
     return "head_dim must be a multiple of 8, at most 128";
   if (part.z.batch > 1 && part.run.end() > part.chunk)
@@ -289,11 +292,11 @@ std::string find_reason_against(const Part& part) {
 }
 }  // namespace
 
-std::string reason_against_cudnn(const Part& part) {
+std::string reason_against_cudnn(const AttentionPart& part) {
   static std::mutex mutex;
-  static std::map<Part, std::string> answers;
+  static std::map<AttentionPart, std::string> answers;
   const std::lock_guard lock(mutex);
-  const Part graph = of_graph(part);
+  const AttentionPart graph = of_graph(part);
   const auto at = answers.find(graph);
   return at != answers.end() ? at->second
                              : answers.emplace(graph, find_reason_against(part)).first->second;

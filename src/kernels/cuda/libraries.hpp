@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-#include "kernels/detail/part.hpp"
+#include "kernels/settings.hpp"
 
 /// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads
 /// cudnn-frontend.
@@ -75,7 +75,7 @@ private:
 [[nodiscard]] std::string cublaslt_version();
 /// Why cuDNN cannot compute this part of causal attention here in bf16; empty if it can. Remembers
 /// its answers.
-[[nodiscard]] std::string reason_against_cudnn(const Part& part);
+[[nodiscard]] std::string reason_against_cudnn(const AttentionPart& part);
 
 /// The library's handle of one queue and its plans. Pointers are those of
 /// kernels::attention_forward and _backward, bf16 but for lse, in place in the fused projection:
@@ -89,9 +89,9 @@ public:
 
   /// Builds the plans of a part (seconds, once). Returns their bytes of workspace: see
   /// model::library_estimate().
-  std::size_t prepare(const Part& part);
+  std::size_t prepare(const AttentionPart& part);
   /// `from`: keys and values, wherever they are.
-  void forward(const Part& part,
+  void forward(const AttentionPart& part,
       void* y,
       float* lse,
       const void* qkv,
@@ -99,7 +99,7 @@ public:
       void* workspace);
   /// gradients [B, run.end(), 2 heads of the part, d]: of keys, then values; if they are not in
   /// dqkv.
-  void backward(const Part& part,
+  void backward(const AttentionPart& part,
       void* dqkv,
       void* gradients,
       const void* dy,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "kernels/detail/part.hpp"
 #include "kernels/kernels.hpp"
 
 /// Instantiates a product for its types of result and factors.
@@ -15,7 +14,7 @@
 namespace minitaw::kernels::detail {
 /// Where the gradients of keys and values go.
 template <class E, class G>
-[[nodiscard]] KeyValues<G> sums_of(const Part& part, const AttentionBackward<E, G>& p) {
+[[nodiscard]] KeyValues<G> sums_of(const AttentionPart& part, const AttentionBackward<E, G>& p) {
   if constexpr (std::is_same_v<E, G>)
     return part.choose(p.dqkv.data(), p.gradient_sums);
   else
@@ -47,7 +46,7 @@ struct Head {
   std::int64_t jump;
   int chunk;
 
-  KOKKOS_INLINE_FUNCTION Head(const Part& p, int sequence, int head)
+  KOKKOS_INLINE_FUNCTION Head(const AttentionPart& p, int sequence, int head)
       : stride(p.row_of_qkv()),
         y_stride(p.row_of_y()),
         kv_stride(p.kv_stride),
@@ -97,24 +96,15 @@ struct QueryTile {
   Head head;
   int begin, count;  ///< positions of its queries
 
-  KOKKOS_INLINE_FUNCTION QueryTile(const Part& p, int tile, int task)
+  KOKKOS_INLINE_FUNCTION QueryTile(const AttentionPart& p, int tile, int task)
       : QueryTile(p, tile, task / p.heads().count, p.heads().first + task % p.heads().count) {}
 
 private:
-  KOKKOS_INLINE_FUNCTION QueryTile(const Part& p, int tile, int sequence, int head_index)
+  KOKKOS_INLINE_FUNCTION QueryTile(const AttentionPart& p, int tile, int sequence, int head_index)
       : head(p, sequence % p.z.batch, head_index),
         begin(p.run.position + (tiles_of(p.run.count, tile) - 1 - sequence / p.z.batch) * tile),
         count(begin + tile < p.run.end() ? tile : p.run.end() - begin) {}
 };
-
-/// The sums [B, run.end()] of `from`, whose rows have the keys and then the values of a part, go to
-/// `to` or are added there.
-template <class G>
-void add_key_values(const ExecutionSpace& exec,
-    const KeyValues<G>& to,
-    const Bf16* from,
-    const Part& part,
-    bool accumulate);
 
 namespace host {
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p);
@@ -135,7 +125,7 @@ template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p);
 template <class E, class G>
 void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p);
-void attention_prepare(const ExecutionSpace& exec, const Part& part);
+void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part);
 }  // namespace portable
 
 namespace cuda {
