@@ -194,26 +194,29 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
           of_block(o.prefix_gradient, index, in_prefix * bytes_of(shape.key_gradient_dtype()))});
 }
 
+template <class Use>
+void Model::with_block(int shard, int index, const Operands& o, const Use& use) const {
+  with_element(layout_.shape.dtype, [&]<class E>(E) { use(block<E>(shard, index, o)); });
+}
+
 template <class E>
 Matrix<E> Model::hidden(const Operands& o) const {
   return matrix_at<E>(o.hidden, {}, shape_of(o).tokens(), layout_.shape.hidden);
 }
 
 void Model::forward(int shard, const Operands& o) {
-  with_element(layout_.shape.dtype, [&]<class E>(E) {
-    for (int i = 0; i <= last_block(shard); ++i)
-      block<E>(shard, i, o).forward(hidden<E>(o));
-  });
+  for (int i = 0; i <= last_block(shard); ++i)
+    with_block(shard, i, o, [&]<class E>(const Block<E>& of) { of.forward(hidden<E>(o)); });
 }
 
 template <class Use>
-void Model::for_gradient(int shard, int block, const Operands& o, const Use& use) {
+void Model::for_gradient(int shard, int index, const Operands& o, const Use& use) const {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(o.gradient_type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!o.accumulate && block == last_block(shard))
+        if (!o.accumulate && index == last_block(shard))
           clear<G>(exec_, o.gradient, padding_[shard]);
-        use(E{}, BlockTensors<G>(o.gradient, layout_.shards[shard], block));
+        use(block<E>(shard, index, o), BlockTensors<G>(o.gradient, layout_.shards[shard], index));
       } else {
         throw LogicError("a gradient in bf16 of a model in fp32");
       }
@@ -223,23 +226,22 @@ void Model::for_gradient(int shard, int block, const Operands& o, const Use& use
 
 void Model::backward(int shard, const Operands& o) {
   for (int i = last_block(shard); i >= 0; --i)
-    for_gradient(shard, i, o, [&]<class E>(E, const auto& into) {
-      block<E>(shard, i, o).backward(hidden<E>(o), into, o.accumulate);
+    for_gradient(shard, i, o, [&]<class E>(const Block<E>& of, const auto& into) {
+      of.backward(hidden<E>(o), into, o.accumulate);
     });
 }
 
 void Model::backward_input(int shard, const Operands& o) {
-  with_element(layout_.shape.dtype, [&]<class E>(E) {
-    for (int i = last_block(shard); i >= 0; --i)
-      block<E>(shard, i, o)
-          .backward_input(gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
-  });
+  for (int i = last_block(shard); i >= 0; --i)
+    with_block(shard, i, o, [&]<class E>(const Block<E>& of) {
+      of.backward_input(gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
+    });
 }
 
 void Model::backward_weight(int shard, const Operands& o) {
   for (int i = last_block(shard); i >= 0; --i)
-    for_gradient(shard, i, o, [&]<class E>(E, const auto& into) {
-      block<E>(shard, i, o).backward_weight(into, o.accumulate);
+    for_gradient(shard, i, o, [&](const auto& of, const auto& into) {
+      of.backward_weight(into, o.accumulate);
     });
 }
 
@@ -264,8 +266,7 @@ Matrix<E> Model::gradient_at_input(int shard, int index, const Operands& o) cons
 }
 
 void Model::forward_keys(int shard, int index, const Operands& o) {
-  with_element(layout_.shape.dtype,
-      [&]<class E>(E) { block<E>(shard, index, o).forward_keys(hidden<E>(o)); });
+  with_block(shard, index, o, [&]<class E>(const Block<E>& of) { of.forward_keys(hidden<E>(o)); });
 }
 
 void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
@@ -273,8 +274,7 @@ void Model::forward_attend(int shard, int index, Part heads, const Operands& o) 
     throw LogicError(fmt::format("attention in {} parts by heads, where there are {}",
         heads.count,
         layout_.shape.key_parts));
-  with_element(layout_.shape.dtype, [&]<class E>(E) {
-    const Block<E> of = block<E>(shard, index, o);
+  with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
     of.attend(heads.index);
     if (heads.index + 1 == heads.count)
       of.forward_rest(hidden<E>(o));
@@ -282,38 +282,36 @@ void Model::forward_attend(int shard, int index, Part heads, const Operands& o) 
 }
 
 void Model::forward_extend(int shard, int index, Part heads, const Operands& o) {
-  with_element(
-      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).extend(heads.index); });
+  with_block(shard, index, o, [&](const auto& of) { of.extend(heads.index); });
 }
 
 void Model::backward_share(int shard, int index, const Operands& o) {
-  with_element(
-      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).share_key_gradients(); });
+  with_block(shard, index, o, [](const auto& of) { of.share_key_gradients(); });
 }
 
 void Model::backward_keys(int shard, int index, const Operands& o) {
-  with_element(layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).backward_keys(); });
+  with_block(shard, index, o, [](const auto& of) { of.backward_keys(); });
 }
 
 void Model::backward_attend(int shard, int index, const Operands& o) {
-  with_element(layout_.shape.dtype, [&]<class E>(E) {
-    block<E>(shard, index, o).backward_attend(gradient_at_output<E>(shard, index, o));
+  with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
+    of.backward_attend(gradient_at_output<E>(shard, index, o));
   });
 }
 
 void Model::backward_attend_weights(int shard, int index, const Operands& o) {
-  for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
-    block<E>(shard, index, o).backward_attend_weights(hidden<E>(o), into, o.accumulate);
+  for_gradient(shard, index, o, [&]<class E>(const Block<E>& of, const auto& into) {
+    of.backward_attend_weights(hidden<E>(o), into, o.accumulate);
   });
 }
 
 void Model::backward_finish(int shard, int index, const Operands& o) {
   if (o.deferred.data != nullptr)
-    return with_element(layout_.shape.dtype, [&]<class E>(E) {
-      block<E>(shard, index, o).backward_finish(gradient_at_input<E>(shard, index, o));
+    return with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
+      of.backward_finish(gradient_at_input<E>(shard, index, o));
     });
-  for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
-    block<E>(shard, index, o).backward_finish(hidden<E>(o), into, o.accumulate);
+  for_gradient(shard, index, o, [&]<class E>(const Block<E>& of, const auto& into) {
+    of.backward_finish(hidden<E>(o), into, o.accumulate);
   });
 }
 

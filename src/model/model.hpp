@@ -214,6 +214,12 @@ private:
   /// it is not split.
   template <class E>
   [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+  /// use(the block)
+  template <class Use>
+  void with_block(int shard, int index, const Operands& o, const Use& use) const;
+  /// use(the block, its BlockTensors<G>); clears padding that is written.
+  template <class Use>
+  void for_gradient(int shard, int index, const Operands& o, const Use& use) const;
 
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
 
@@ -222,9 +228,6 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(const Operands& o) const;
-  /// use(E{}, its BlockTensors<G>) for a block; clears padding that is written.
-  template <class Use>
-  void for_gradient(int shard, int block, const Operands& o, const Use& use);
   /// Where a backward visit has the gradients [T, H] of a block's output and input.
   template <class E>
   [[nodiscard]] kernels::Matrix<E> gradient_at_output(int shard, int block, const Operands& o);
