@@ -23,7 +23,7 @@ int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
-  return std::max(1, std::min(static_cast<int>(place.cores.size()), place.node_cores / here));
+  return std::max(1, std::min(static_cast<int>(place.own_cores().size()), place.node_cores / here));
 }
 
 /// What every rank does before they work together. All of them learn of one that fails, and where
@@ -38,14 +38,14 @@ void start(int rank, const std::string& host, const std::function<void()>& work)
   });
 }
 
+/// Ranks of a node take its devices in turn.
 topology::Device choose_device(
     int rank, const topology::Placement& place, const record::HostNames& hosts) {
   topology::Device device;
   start(rank, hosts.text(place.node), [&] {
     const std::vector<topology::Device> visible = topology::visible_devices();
-    const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
-    if (index >= 0)
-      device = visible[static_cast<std::size_t>(index)];
+    if (!visible.empty())
+      device = visible[static_cast<std::size_t>(place.local_rank) % visible.size()];
   });
   return device;
 }
@@ -78,8 +78,7 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
     int threads,
     const std::vector<std::string>& uuids) {
   const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
-  const std::vector<std::string> cores_of = gather(topology::cores_text(job.cores)),
-                                 units = gather(text_of(device, threads)),
+  const std::vector<std::string> units = gather(text_of(device, threads)),
                                  threads_of = gather(std::to_string(threads)),
                                  cpus = gather(mine.cpu), adapters = gather(mine.adapters);
   const bool one_machine = !record::shaped_links().empty();
@@ -87,7 +86,7 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const int on = job.nodes.group_of(r), first = job.nodes.first(on);
     ranks.push_back({.machine = one_machine ? 0 : on,
-        .cores = topology::numbers_of(cores_of[r]),
+        .cores = job.cores[r],
         .threads = std::stoi(threads_of[r]),
         .node = on,
         .unit = units[r],

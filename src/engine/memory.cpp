@@ -10,6 +10,7 @@
 #include <optional>
 #include "base/error.hpp"
 #include "topology/devices.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -22,18 +23,9 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-/// Returns the text after `key` in a file of the kernel, from the first line that begins with it.
-std::optional<std::string> entry_of(const char* file, std::string_view key) {
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(key))
-      return line.substr(key.size());
-  return std::nullopt;
-}
-
 /// Returns the number as bytes if the kernel counts in KiB.
 std::uint64_t bytes_in(const char* file, std::string_view key, std::uint64_t otherwise) {
-  const auto kib = entry_of(file, key);
+  const auto kib = topology::entry_of(file, key);
   return kib ? std::stoull(*kib) * 1024 : otherwise;
 }
 
@@ -46,7 +38,7 @@ std::uint64_t left_in_groups() {
   std::uint64_t left = unlimited;
   const std::filesystem::path root = "/sys/fs/cgroup";
   // "/system.slice/job_7", the group of this process below the root, then those around it
-  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
+  for (std::filesystem::path group = topology::entry_of("/proc/self/cgroup", "0::").value_or("/");;
       group = group.parent_path()) {
     const auto folder = root / group.relative_path();
     const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");

@@ -12,8 +12,13 @@ struct Placement {
   std::vector<std::string> hosts{};  ///< host name of each node
   int node = 0;                      ///< of this rank
   int local_rank = 0;                ///< of this rank on its node
-  std::vector<int> cores{};          ///< that this process may run on; empty: not known
-  int node_cores = 1;                ///< that the processes of this node may run on, taken together
+  /// That each rank may run on, ascending; empty: not known.
+  std::vector<std::vector<int>> cores{};
+  int node_cores = 1;  ///< that the processes of this node may run on, taken together
+
+  [[nodiscard]] const std::vector<int>& own_cores() const {
+    return cores[nodes.rank(node, local_rank)];
+  }
 };
 
 /// Where one rank of the job computes, as every rank knows it.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-#include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
-#include <sstream>
 #include "base/error.hpp"
 
 namespace minitaw::topology {
@@ -32,26 +30,16 @@ std::string ranges_text(std::span<const int> numbers) {
   return text.empty() ? "none" : text;
 }
 
-std::vector<int> numbers_of(const std::string& ranges) {
-  std::vector<int> numbers;
-  std::istringstream parts(ranges);
-  for (std::string part; std::getline(parts, part, ',');) {
-    int first = 0, last = 0, end = 0;
-    const int found = std::sscanf(part.c_str(), "%d%n-%d%n", &first, &end, &last, &end);
-    if (found < 1 || end != std::ssize(part))
-      return {};
-    if (found == 1)
-      last = first;
-    for (int number = first; number <= last; ++number)
-      numbers.push_back(number);
-  }
-  return numbers;
+std::optional<std::string> entry_of(const std::filesystem::path& file, std::string_view key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(key))
+      return line.substr(key.size());
+  return std::nullopt;
 }
 
 std::string line_of(const std::filesystem::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
+  return entry_of(file, "").value_or("");
 }
 
 void require_launched_together(int ranks) {

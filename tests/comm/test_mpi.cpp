@@ -51,10 +51,13 @@ TEST(Detect, PlacesThisRankInTheJobAndCountsCores) {
       std::tuple(job.node, job.local_rank));
   ASSERT_EQ(static_cast<int>(job.hosts.size()), job.nodes.count());
   EXPECT_FALSE(job.hosts[job.node].empty());
-  const std::string cores = topology::cores_text(job.cores);
-  EXPECT_TRUE(1 <= std::ssize(job.cores) && std::ssize(job.cores) <= job.node_cores)
-      << cores << " of " << job.node_cores;
-  EXPECT_TRUE(std::ranges::is_sorted(job.cores)) << cores;
+  ASSERT_EQ(std::ssize(job.cores), job.nodes.ranks());
+  for (const std::vector<int>& cores : job.cores) {
+    const std::string text = topology::cores_text(cores);
+    EXPECT_TRUE(1 <= std::ssize(cores) && std::ssize(cores) <= job.node_cores)
+        << text << " of " << job.node_cores;
+    EXPECT_TRUE(std::ranges::is_sorted(cores)) << text;
+  }
 }
 }  // namespace
 }  // namespace minitaw::comm::mpi

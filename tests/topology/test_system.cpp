@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include "base/error.hpp"
+#include "fixtures.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::topology {
@@ -14,14 +15,18 @@ TEST(System, CoresAreRanges) {
            {{0, 1, 2, 3, 8}, "0-3,8"},
            {{1, 3, 5, 6}, "1,3,5-6"}})
     EXPECT_EQ(ranges_text(cores), text);
-  for (const auto& [text, cores] : {std::pair<const char*, Cores>{"5", {5}},
-           {"0-3,8", {0, 1, 2, 3, 8}},
-           {"1,3,5-6", {1, 3, 5, 6}},
-           {"unknown", {}},
-           {"none", {}},
-           {"1-", {}},
-           {"1,x", {}}})
-    EXPECT_EQ(numbers_of(text), cores) << text;
+}
+
+struct SystemFiles : test::InFolder {};
+
+TEST_F(SystemFiles, HaveLinesAndEntries) {
+  const auto file = path("os-release");
+  write("os-release", "NAME=\"X\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nPRETTY_NAME=Y\n");
+  EXPECT_EQ(line_of(file), "NAME=\"X\"");
+  EXPECT_EQ(entry_of(file, "PRETTY_NAME="), "\"Debian GNU/Linux 13 (trixie)\"");
+  EXPECT_EQ(entry_of(file, "ID="), std::nullopt);
+  EXPECT_EQ(entry_of(path("none"), ""), std::nullopt);
+  EXPECT_EQ(line_of(path("none")), "");
 }
 
 /// An environment in which no launcher has been at work, even if one has.

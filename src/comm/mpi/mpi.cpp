@@ -6,6 +6,7 @@
 #include <ranges>
 #include <regex>
 #include <sched.h>
+#include <set>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "topology/system.hpp"
@@ -125,13 +126,19 @@ topology::Placement detect_placement(MPI_Comm world) {
     place.hosts.push_back(names[place.nodes.first(n)]);
 
   const cpu_set_t own = own_cores();
-  cpu_set_t all;
-  check(MPI_Allreduce(&own, &all, sizeof(all), MPI_BYTE, MPI_BOR, node.comm),
-      "MPI_Allreduce of cores");
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &own))
-      place.cores.push_back(core);
-  place.node_cores = std::max(CPU_COUNT(&all), 1);
+  std::vector<cpu_set_t> all(firsts.size());
+  check(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, world),
+      "MPI_Allgather of cores");
+  std::set<int> of_node;
+  for (int rank = 0; rank < place.nodes.ranks(); ++rank) {
+    std::vector<int>& cores = place.cores.emplace_back();
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &all[rank]))
+        cores.push_back(core);
+    if (place.nodes.group_of(rank) == place.node)
+      of_node.insert(cores.begin(), cores.end());
+  }
+  place.node_cores = std::max(static_cast<int>(of_node.size()), 1);
   return place;
 }
 }  // namespace minitaw::comm::mpi
