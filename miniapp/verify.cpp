@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"
@@ -12,6 +13,7 @@ using harness::Check, harness::Reference, harness::Tolerance;
 struct VerifyOptions {
   DeckOptions deck;
   int repeat = 0;  ///< repetitions of a step that are compared; 0: none, cases and references are
+  bool json = false;
   JobFlags job;
 };
 
@@ -37,8 +39,8 @@ struct Comparison {
 
 using Column = TableColumn<Comparison>;
 
-Column error_column(const char* title, const char* units, int width, auto value) {
-  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width};
+Column error_column(const char* title, const char* units, int width, const char* name, auto value) {
+  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width, false, name};
 }
 
 /// `width`: of the longest schedule.
@@ -59,17 +61,46 @@ std::vector<Column> columns_of(int width) {
       {.title = "dtype",
           .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
           .width = -5},
-      {.title = "against", .value = [](const C& c) { return c.tolerance.reference; }, .width = -17},
-      error_column("loss", "first step", 10, [](const C& c) { return c.check.first.loss; }),
+      {.title = "against",
+          .value = [](const C& c) { return c.tolerance.reference; },
+          .width = -17,
+          .name = "against"},
+      error_column("loss",
+          "first step",
+          10,
+          "first_step.loss_error",
+          [](const C& c) { return c.check.first.loss; }),
+      error_column("gradient",
+          "first step",
+          10,
+          "first_step.gradient_error",
+          [](const C& c) { return c.check.first.gradient.worst; }),
+      error_column("loss",
+          "later steps",
+          11,
+          "later_steps.loss_error",
+          [](const C& c) { return c.check.later.loss; }),
+      error_column("gradient",
+          "later steps",
+          11,
+          "later_steps.gradient_error",
+          [](const C& c) { return c.check.later.gradient.worst; }),
       error_column(
-          "gradient", "first step", 10, [](const C& c) { return c.check.first.gradient.worst; }),
-      error_column("loss", "later steps", 11, [](const C& c) { return c.check.later.loss; }),
-      error_column(
-          "gradient", "later steps", 11, [](const C& c) { return c.check.later.gradient.worst; }),
-      error_column("weights", "", 8, [](const C& c) { return c.check.weights.worst; }),
+          "weights", "", 8, "weight_error", [](const C& c) { return c.check.weights.worst; }),
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
+}
+
+Json to_json(const Comparison& c) {
+  const Check::Figure closest = c.check.closest(c.tolerance);
+  Json json = {{"settings", settings_json(c.settings)},
+      {"passes", c.passes()},
+      {"failure", c.failure()},
+      {"closest", closest.what},
+      {"limit_share", closest.share()}};
+  put(json, columns_of(0), c);
+  return json;
 }
 
 bool is_reference(const Comparison& c) {
@@ -141,11 +172,22 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_referen
   }
 }
 
-/// Prints a text at once, on rank 0.
-void say(const MpiJob& mpi, const std::string& text) {
-  if (mpi.is_root())
+/// Prints a text at once, on rank 0 and unless JSON is asked for.
+void say(const VerifyOptions& options, const MpiJob& mpi, const std::string& text) {
+  if (mpi.is_root() && !options.json)
     fmt::print("{}", text);
   std::fflush(stdout);
+}
+
+/// Writes what every rank has come to, as text or as JSON with these cases. The exit code.
+int conclude(
+    bool valid, const std::string& text, bool as_json, Json cases, const deck::Deck& deck) {
+  write_stdout(as_json ? json_text({{"valid", valid},
+                             {"cases", std::move(cases)},
+                             {"notes", deck.notes},
+                             {"program", record::version_text()}})
+                       : text);
+  return valid ? 0 : 1;
 }
 
 /// A gradient that is missing has an error of 1, which the first step must find.
@@ -171,10 +213,10 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   const TextTable<Comparison> table(columns_of(longest(list_of(deck.cases, &Case::schedule))), {});
   std::vector<Comparison> compared;  // of rank 0
   const auto add = [&](const Comparison& c) {
-    say(mpi, table.row(c));
+    say(options, mpi, table.row(c));
     compared.push_back(c);
   };
-  say(mpi, mpi.head_text(deck) + table.header());
+  say(options, mpi, mpi.head_text(deck) + table.header());
   std::vector<Case> cases = deck.cases;  // those that share a reference follow each other
   std::ranges::stable_sort(cases, {}, harness::reference_key);
   Reference reference;
@@ -185,7 +227,8 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
       harness::agree(MPI_COMM_WORLD, [&] {
         if (!mpi.is_root())
           return;
-        say(mpi,
+        say(options,
+            mpi,
             fmt::format(
                 "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
         reference = {};
@@ -201,9 +244,9 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   }
   return mpi.on_root([&] {
     const bool valid = std::ranges::all_of(compared, &Comparison::passes);
-    write_stdout(scope_text(compared, deck) + (valid ? "" : advice(compared)) +
-                 fmt::format("RESULT: {}\n", verdict(compared)));
-    return valid ? 0 : 1;
+    const std::string text = scope_text(compared, deck) + (valid ? "" : advice(compared)) +
+                             fmt::format("RESULT: {}\n", verdict(compared));
+    return conclude(valid, text, options.json, list_of(compared, to_json), deck);
   });
 }
 
@@ -217,7 +260,7 @@ std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
   for (std::size_t i = 0; i < std::min(deviations.size(), most); ++i)
     text += fmt::format("  {}\n", deviations[i]);
   if (deviations.size() > most)
-    text += fmt::format("  and {} more\n", deviations.size() - most);
+    text += fmt::format("  and {} more (--json has all)\n", deviations.size() - most);
   return text;
 }
 
@@ -226,27 +269,32 @@ std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
 int repeat(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_memory(deck, mpi, false);
-  say(mpi, mpi.head_text(deck));
+  say(options, mpi, mpi.head_text(deck));
   std::vector<std::string> differing;  // the first deviation of each case that has some
+  Json cases = Json::array();
   for (const Case& c : deck.cases) {
     const std::vector<std::string> deviations = mpi.runner.repeat(c, options.repeat);
-    say(mpi, to_text(c, deviations));
+    say(options, mpi, to_text(c, deviations));
+    cases.push_back({{"settings", settings_json(c)},
+        {"passes", deviations.empty()},
+        {"deviations", deviations}});
     if (!deviations.empty())
       differing.push_back(fmt::format("{}: {}", c.schedule, deviations.front()));
   }
   return mpi.on_root([&] {
-    const std::string cases = counted(std::ssize(deck.cases), "case");
-    write_stdout(
-        differing.empty()
+    const bool valid = differing.empty();
+    const std::string count = counted(std::ssize(deck.cases), "case");
+    const std::string text =
+        valid
             ? fmt::format("RESULT: VALID: {}, each step {} times: losses, gradients and weights "
                           "have the same bits on every rank\n",
-                  cases,
+                  count,
                   options.repeat)
             : fmt::format("RESULT: INVALID: a repeated step has other bits in {} of {}, first {}\n",
                   differing.size(),
-                  cases,
-                  differing.front()));
-    return differing.empty() ? 0 : 1;
+                  count,
+                  differing.front());
+    return conclude(valid, text, options.json, std::move(cases), deck);
   });
 }
 }  // namespace
@@ -261,6 +309,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
           "instead: execute the first step of every case so many times, and compare every bit")
       ->check(CLI::Range(2, 10'000))
       ->type_name("N");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
