@@ -116,9 +116,9 @@ TEST(Table, ShowsCopiesAndSizesOfMicroBatches) {
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
   EXPECT_THAT(make_table(both).row(both[0]),
-      testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
+      testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128   2    6 ")));
   EXPECT_THAT(make_table(both).row(both[1]),
-      testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128    13    6 ")));
+      testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128  13    6 ")));
 }
 
 TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {

@@ -272,9 +272,9 @@ struct Kept {
   std::vector<std::size_t> saved, deferred, scratch;
 };
 
-/// Of a block of stage r of six, whose backward visits are all divided. F = 23.
+/// Of a block of stage r of six, whose backward visits are all divided. F = 71.
 Kept kept_by_hand(model::Recompute recompute, int stage) {
-  const std::size_t gate_and_up = 15 * 2 * 23 * 4, product = 15 * 23 * 4;
+  const std::size_t gate_and_up = 15 * 2 * 71 * 4, product = 15 * 71 * 4;
   Kept kept{{hidden}, {hidden, gain, product, hidden, qkv, 15 * gain, 15 * gain}, {hidden}};
   const auto add = [](auto& to, const std::vector<std::size_t>& parts) {
     to.insert(to.end(), parts.begin(), parts.end());
@@ -313,6 +313,7 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
       {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
     model::Shape shape = layout_for(6, 2, 9).shape;
     shape.recompute = recompute;
+    shape.ffn = 71;
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::vector<Footprint> all = memory(program, layout);
     for (int r = 0; r < 6; ++r) {
