@@ -161,6 +161,7 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option(
           "--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
       ->check(cli::number_of("seconds", 0.1, 1e6))
+      ->type_name("SECONDS")
       ->capture_default_str();
   add_memory(verb,
       "--memory",
