@@ -481,7 +481,7 @@ def print_tables(page):
     print("## Scaling\n")
     for deck in ("strong-scaling", "weak-scaling"):
         print_pivot(page.cases(deck), "ranks")
-    print("## Links and blocks\n")
+    print("## Links\n")
     print_experiments(page)
     print("# docs/plan.md\n\n## An example\n")
     print_table(PLAN_HEAD, plans(page))
