@@ -38,7 +38,8 @@ TEST(SlowestOf, IsTheLongestTimeOverTheMedian) {
 
 CaseResult result_of(int rank, double ratio) {
   CaseResult r = record::sample_case();
-  r.found = {{"slowest_rank", rank}, {"slowest_ratio", ratio}};
+  r.found.emplace_back("slowest_rank", rank);
+  r.found.emplace_back("slowest_ratio", ratio);
   return r;
 }
 
