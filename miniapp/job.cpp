@@ -78,16 +78,17 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
     int threads,
     const std::vector<std::string>& uuids) {
   const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
-  const std::vector<std::string> units = gather(text_of(device, threads)),
-                                 threads_of = gather(std::to_string(threads)),
-                                 cpus = gather(mine.cpu), adapters = gather(mine.adapters);
+  const std::vector<std::string> units = gather(text_of(device, threads)), cpus = gather(mine.cpu),
+                                 adapters = gather(mine.adapters);
+  const std::vector<int> threads_of =
+      comm::mpi::all_gather(threads, MPI_COMM_WORLD, "gathering threads of ranks");
   const bool one_machine = !record::shaped_links().empty();
   std::vector<topology::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const int on = job.nodes.group_of(r), first = job.nodes.first(on);
     ranks.push_back({.machine = one_machine ? 0 : on,
         .cores = job.cores[r],
-        .threads = std::stoi(threads_of[r]),
+        .threads = threads_of[r],
         .node = on,
         .unit = units[r],
         .uuid = uuids[r],
@@ -100,8 +101,7 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
 std::vector<std::uint64_t> free_memory() {
   const auto device = topology::device_memory();
   const std::uint64_t mine = device ? device->free : engine::available_memory();
-  return list_of(gather(std::to_string(mine)),
-      [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
+  return comm::mpi::all_gather(mine, MPI_COMM_WORLD, "gathering free memory");
 }
 
 /// Every rank of this node has its compute threads and one that communicates.

@@ -231,7 +231,7 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
             mpi,
             fmt::format(
                 "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
-        reference = {};
+        reference = {};  // memory_of_verify() counts one at a time
         reference = harness::serial_reference(c, c.steps);
         add({harness::serial_case(c),
             harness::compare(reference, harness::float64_reference(c, c.steps)),

@@ -89,12 +89,13 @@ int screen_job(const ScreenOptions& options, MpiJob& mpi) {
     screening.measured.push_back({quantity});
   for (int node = 0; node < mpi.place.nodes.count(); ++node)
     screening.nodes.push_back(mpi.hosts.text(node));
-  (void)mpi.on_root([&] {
+  harness::agree(MPI_COMM_WORLD, [&] {
+    if (!mpi.is_root())
+      return;
     if (!options.expect.empty())
       set_expected(screening.measured, options.expect, shape);
     if (!options.json)
       print_head(mpi);
-    return true;
   });
 
   for (int round = 0; round < options.rounds; ++round) {

@@ -42,8 +42,8 @@ double largest(double mine, MPI_Comm comm) {
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   const int ranks = size_of(comm);
   const int size = static_cast<int>(mine.size());
-  std::vector<int> sizes(ranks), starts(ranks);
-  check(MPI_Allgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, comm), "gathering texts");
+  const std::vector<int> sizes = all_gather(size, comm, "gathering texts");
+  std::vector<int> starts(ranks);
   std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), 0);
   std::string all(starts.back() + sizes.back(), '\0');
   check(MPI_Allgatherv(
@@ -112,10 +112,8 @@ topology::Placement detect_placement(MPI_Comm world) {
       "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
-  std::vector<int> firsts(size_of(world));
-  check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world),
-      "MPI_Allgather of nodes");
-  topology::Placement place{.nodes = topology::nodes_of(firsts)};
+  topology::Placement place{
+      .nodes = topology::nodes_of(all_gather(first, world, "gathering nodes of ranks"))};
   place.node = place.nodes.group_of(rank_in(world));
   place.local_rank = rank_in(node.comm);
 
@@ -126,9 +124,7 @@ topology::Placement detect_placement(MPI_Comm world) {
     place.hosts.push_back(names[place.nodes.first(n)]);
 
   const cpu_set_t own = own_cores();
-  std::vector<cpu_set_t> all(firsts.size());
-  check(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, world),
-      "MPI_Allgather of cores");
+  const std::vector<cpu_set_t> all = all_gather(own, world, "gathering cores of ranks");
   std::set<int> of_node;
   for (int rank = 0; rank < place.nodes.ranks(); ++rank) {
     std::vector<int>& cores = place.cores.emplace_back();

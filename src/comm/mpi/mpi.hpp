@@ -64,6 +64,15 @@ template <class T>
   return all;
 }
 
+/// The same on every rank.
+template <class T>
+[[nodiscard]] std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
+  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
+  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), what);
+  return all;
+}
+
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".

@@ -8,7 +8,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::check;
+using comm::mpi::all_gather, comm::mpi::check;
 using Pairs = std::vector<std::pair<int, int>>;
 
 // docs/screen.md, "What it measures".
@@ -27,15 +27,6 @@ constexpr const char *rate_inside = "rate inside the node", *rate_between = "rat
                      *latency_between = "latency between nodes",
                      *rate_together = "rate between nodes, all adapters at once",
                      *load = "cores taken by others";
-
-/// The value of every rank, on all of them.
-template <class T>
-std::vector<T> all_gather(const T& mine, MPI_Comm comm) {
-  std::vector<T> all(comm::mpi::size_of(comm));
-  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm),
-      "MPI_Allgather");
-  return all;
-}
 
 /// Whom this one meets; -1: no one.
 int partner_in(const Pairs& pairs, int one) {
@@ -130,7 +121,8 @@ std::vector<std::vector<double>> Probe::round() {
     measure_between();
   next("gathering");
   const rates::CoreUse mine = workbench_->core_use() - before;
-  const double share = rates::share_of_others(ranks_, all_gather(mine, own_.comm), rank_);
+  const double share = rates::share_of_others(
+      ranks_, all_gather(mine, own_.comm, "gathering loads of cores"), rank_);
   keep(load, std::isnan(share) ? nothing : std::max(0.0, share));
   return gather();
 }
@@ -229,7 +221,7 @@ void Probe::choose_messages() {
     (void)rate(*workbench_, peer, 1, first_message);  // connects
     mine = rate(*workbench_, peer, 1, first_message);
   }
-  std::vector<double> all = all_gather(mine, own_.comm);
+  std::vector<double> all = all_gather(mine, own_.comm, "gathering rates of ranks");
   std::erase_if(all, [](double value) { return std::isnan(value); });
   const double bytes =
       std::max<double>(first_message, median(all) * options_.link_seconds / halves);
