@@ -4,9 +4,8 @@
 import math
 from dataclasses import dataclass, field
 
-import numpy
-
-from .intervals import Interval, needed, ratio_of, typical
+from .intervals import Interval
+from .record import array
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 MEANING = {
@@ -134,7 +133,7 @@ def judge(ratio, sure, rules, count=1):
 
 def judge_times(times, rules, surety):
     """Word, reason and interval of the ratio."""
-    ratio = ratio_of(times, surety.alone)
+    ratio = times.ratio(surety.alone)
     if math.isinf(rules.threshold):
         return "OFF", "times are not judged (--threshold off)", ratio
     if not ratio:
@@ -142,30 +141,20 @@ def judge_times(times, rules, surety):
         return (
             "AMBIGUOUS",
             f"{' and '.join(map(str, counts))} {times.unit} are too few for a confidence of "
-            f"{surety.alone:.4g}: {needed(times, surety.alone)} are needed",
+            f"{surety.alone:.4g}: {times.needed(surety.alone)} are needed",
             None,
         )
-    # Samples of one repetition scatter less than runs do: two runs of the same program came out
-    # SLOWER or FASTER in up to 40 of 100 comparisons on a busy machine
-    # (docs/decisions/0011-comparing-times.md). Nor can they be SAME.
-    if times.unit == "samples":
-        return (
-            "AMBIGUOUS",
-            f"step time: new / base = {ratio.estimate:.4g}; one repetition of each does not show "
-            "how much runs differ: measure several files of each, in turn",
-            ratio,
-        )
-    sure = ratio_of(times, surety.together)
+    sure = times.ratio(surety.together)
     word, reason = judge(ratio, sure, rules, surety.count)
     if not sure and word == "AMBIGUOUS":
-        reason += f", {needed(times, surety.together)} of each or more"
+        reason += f", {times.needed(surety.together)} of each or more"
     return word, reason, ratio
 
 
 def compare_times(times, rules, surety):
-    if not times.base or not times.new:
+    if times.base.empty or times.new.empty:
         return Aspect("time", "s")
-    base, new = map(math.exp, typical(times))
+    base, new = times.typical()
     return Aspect("time", "s", base, new, *judge_times(times, rules, surety))
 
 
@@ -174,24 +163,23 @@ def compare_times(times, rules, surety):
 
 def compare_verdicts(match):
     """Whether the case ended valid in all files of each side."""
-    was, now = (next((case for case in cases if not case.valid), None) for cases in match.cases)
-    if not was and not now:
+    was, now = (side[~side.valid] for side in match.sides)
+    if was.empty and now.empty:
         return Aspect("verdict", word="VALID")
-    bad = now or was
-    why = f"{bad['verdict']} in {bad.file.path}"
-    if was and now:
+    bad = (was if now.empty else now).iloc[0]
+    why = f"{bad.verdict} in {bad.file.path}"
+    if len(was) and len(now):
         return Aspect("verdict", word="INVALID", reason="invalid on both sides: " + why)
-    return Aspect("verdict", word="BROKEN" if now else "REPAIRED", reason=why)
+    return Aspect("verdict", word="BROKEN" if len(now) else "REPAIRED", reason=why)
 
 
 def compare_bytes(match, name, rules):
     """Medians over the valid runs; of memory, differences below the threshold do not matter."""
     column, units, floor = BYTES[name]
-    sides = [[case[column] for case in cases if case.valid] for cases in match.cases]
-    base, new = (float(numpy.median(side)) if side else math.nan for side in sides)
+    base, new = (float(side[column][side.valid].median()) for side in match.sides)
     found = Aspect(name, units, base, new)
     is_memory = units == "B"
-    is_known = all(sides) and (not is_memory or (base > 0 and new > 0))
+    is_known = min(base, new) > 0 if is_memory else min(base, new) >= 0
     if not is_known:
         return found
     threshold = rules.memory_threshold * base if is_memory else 0
@@ -207,12 +195,12 @@ def compare_losses(match):
     """Losses of the first step and of the last one that both have, within what the rounding of the
     type explains. Of the valid run that has taken the most steps."""
     sides = []
-    for cases in match.cases:
-        valid = [case.get("losses") for case in cases if case.valid]
+    for cases in match.sides:
+        valid = [array(case, "losses") for case in cases[cases.valid].itertuples()]
         sides.append(max(valid, key=len, default=[]))
     last = min(map(len, sides)) - 1
     is_another = {"dtype", "seed", "learning_rate"} & set(match.differs)
-    tolerances = LOSS_TOLERANCE.get(match.case["dtype"], LOSS_TOLERANCE["fp32"])
+    tolerances = LOSS_TOLERANCE.get(match.case.dtype, LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
         found = Aspect(name, "nat/token")
         if last >= 0 and not is_another:

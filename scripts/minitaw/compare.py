@@ -11,7 +11,7 @@ from .comparison import compare
 from .comparison_text import as_json, as_text
 from .junit import as_junit
 from .matching import WHAT_MATTERS
-from .record import load
+from .record import load_all
 
 # A half and more can only be a slip: 5 for 5 %.
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 1e-9, 0.499
@@ -131,11 +131,7 @@ def named(paths):
 
 
 def load_side(paths):
-    files = [load(path) for path in paths]
-    for file in files:
-        if not file.cases:
-            raise BadInput(f"{file.path} holds no case")
-    return files
+    return [load_all([path]) for path in paths]
 
 
 def main(words=None):

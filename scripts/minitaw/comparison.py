@@ -5,23 +5,22 @@ should know beyond the figures (docs/compare.md)."""
 from dataclasses import dataclass
 
 from .aspects import OUTCOMES, Aspect, Rules, Surety, all_aspects, compare_times
+import pandas
+
 from .command import BadInput
 from .intervals import mean_times, times_of
-from .matching import EFFORT, WHAT_MATTERS, match_cases, value_of
+from .matching import WHAT_MATTERS, match_cases, value_of
 from .numbers import plural
+from .record import cases
+from .settings import EFFORT
 
 WORDS = {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}  # all others: SAME
 # Of provenance: what is noted where it differs.
 PROGRAM = ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi",
            "nccl", "cuda", "driver")  # fmt: skip
-IN_TURN = "measure base and new in turn, in several files of each"
-ONE_REPETITION = (
-    "there is one repetition only: the interval knows how samples of a run scatter, not how runs "
-    f"differ; {IN_TURN}"
-)
 ONE_FILE = (
     "there is one file of each: what changed on the machine from one to the other counts as a "
-    f"change of the program; {IN_TURN}"
+    "change of the program; measure base and new in turn, in several files of each"
 )
 
 
@@ -42,7 +41,7 @@ class Comparison:
     @property
     def timed(self):
         """Matches whose times both sides have."""
-        return [match for match in self.cases if match.times.base and match.times.new]
+        return [match for match in self.cases if len(match.times.base) and len(match.times.new)]
 
     @property
     def surety(self):
@@ -90,7 +89,7 @@ class Comparison:
             one, which = max(some, key=slowness), "such as"
         aspect = one.aspects["time"] if self.outcome == "better" else one.worst()
         count = f"{len(some)} of {plural(len(self.cases), 'case')}"
-        return f"{count}, {which} case {one.case['case']} ({one.label}): {aspect.reason}"
+        return f"{count}, {which} case {one.case.case} ({one.label}): {aspect.reason}"
 
     def excluded(self):
         """What SAME means of times: the largest slowdown that is not excluded, and of which
@@ -100,7 +99,7 @@ class Comparison:
             return "in what was compared; no step times were"
         most = max(judged, key=lambda match: match.aspects["time"].ratio.high)
         slower = max(most.aspects["time"].ratio.high - 1, 0)
-        which = f" (case {most.case['case']})" if len(judged) > 1 else ""
+        which = f" (case {most.case.case})" if len(judged) > 1 else ""
         rest = len(self.cases) - len(judged)
         others = f"; times of {plural(rest, 'case')} were not compared" if rest > 0 else ""
         return (
@@ -115,17 +114,26 @@ def slowness(match):
     return ratio.low if ratio else 0
 
 
+def side_of(files):
+    """One table of the cases of all files, `turn` being the number of the file."""
+    tables = [cases(runs).assign(turn=turn) for turn, runs in enumerate(files)]
+    return pandas.concat(tables, ignore_index=True)
+
+
 def compare(base, new, rules):
-    """Raises BadInput if the two sides cannot be compared."""
+    """Of the runs of each file of both sides. Raises BadInput if they cannot be compared."""
+    are_paired = 1 < len(base) == len(new)
+    base, new = side_of(base), side_of(new)
     matches, only_base, only_new = match_cases(base, new, rules.allow)
     for match in matches:
-        match.times = times_of(match.sides, rules.quantile)
+        match.times = times_of(match.sides, rules.quantile, are_paired)
     found = Comparison(rules, matches, only_base, only_new, [])
     for match in matches:
         match.aspects = all_aspects(match, rules, found.surety)
     if found.outcome == "none":
         raise BadInput(
-            f"{base[0].path} and {new[0].path} have no case in common that is valid on either side"
+            f"{base.file[0].path} and {new.file[0].path} have no case in common that is valid on "
+            "either side"
         )
     found.together = compare_together(found)
     found.notes = list(notes_on(found, base, new))
@@ -150,15 +158,17 @@ def change_text(name, there, here):
 
 def changes_of(found, base, new):
     """(name, texts of the base, texts of the new one) of what may explain a difference."""
-    sessions = [[session for file in side for session in file.sessions] for side in (base, new)]
+    sides = [[session for file in side.file.unique() for session in file.sessions]
+             for side in (base, new)]
     for name in PROGRAM:
-        yield name, *({session.get(name, "") for session in side} - {""} for side in sessions)
+        yield name, *({session.get(name, "") for session in side} - {""} for side in sides)
     for name in ("libraries", "environment"):
-        there, here = ({text for s in side for text in s.get(name, [])} for side in sessions)
+        there, here = ({text for one in side for text in one.get(name, [])} for side in sides)
         yield name, there - here, here - there
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        sides = ([case for match in found.cases for case in match.cases[i]] for i in (0, 1))
-        yield name, *({str(case[name]) for case in side} for side in sides)
+        values = ((str(value) for match in found.cases for value in match.sides[i][name])
+                  for i in (0, 1))
+        yield name, *map(set, values)
 
 
 def notes_on(found, base, new):
@@ -173,8 +183,5 @@ def notes_on(found, base, new):
             yield f"{name} = {there} -> {here}, as allowed"
     yield from (f"only in the base: {label}" for label in found.only_base)
     yield from (f"only in the new one: {label}" for label in found.only_new)
-    units = {match.times.unit for match in found.timed}
-    if "samples" in units:
-        yield ONE_REPETITION
-    elif "repetitions" in units and len(base) == len(new) == 1:
+    if found.timed and base.turn.max() == new.turn.max() == 0:
         yield ONE_FILE

@@ -23,17 +23,17 @@ LEFT = ["schedule", "groups", *ASPECTS]  # columns of texts
 
 def ranks_text(case):
     """ "4", or "2x2": two replicas of two; "4/2": two share each sequence."""
-    text = str(case["ranks"] // case["replicas"])
-    if case["replicas"] > 1:
-        text = f"{case['replicas']}x{text}"
-    return text if case["context"] == 1 else f"{text}/{case['context']}"
+    text = str(case.ranks // case.replicas)
+    if case.replicas > 1:
+        text = f"{case.replicas}x{text}"
+    return text if case.context == 1 else f"{text}/{case.context}"
 
 
 def row_of(match):
     case, time = match.case, match.aspects["time"]
     ratio = time.ratio or Interval(math.nan, time.new / time.base, math.nan)
-    settings = [case["case"], case["schedule"], ranks_text(case), case["groups"], case["seq"],
-                case["micro_batch"], case["micro_batches"]]  # fmt: skip
+    settings = [case.case, case.schedule, ranks_text(case), case.groups, case.seq,
+                case.micro_batch, case.micro_batches]  # fmt: skip
     figures = [f"{seconds:.4g}" for seconds in (time.base, time.new)]
     figures += [f"{value:.3f}" for value in (ratio.estimate, ratio.low, ratio.high)]
     return [
@@ -82,7 +82,7 @@ def reasons_of(comparison):
     for match in comparison.cases:
         for aspect in match.aspects.values():
             if aspect.reason and aspect.word != "OFF":
-                yield f"case {match.case['case']}: {aspect.word}: {aspect.reason}"
+                yield f"case {match.case.case}: {aspect.word}: {aspect.reason}"
     if comparison.together:
         mean = comparison.together.ratio
         yield (
@@ -120,7 +120,7 @@ def aspect_json(aspect):
 def case_json(match):
     names = [name for name in match.case.file.settings if name != "identity"]
     return {
-        "case": match.case["case"],
+        "case": match.case.case,
         "settings": {name: match.case[name] for name in names},
         "differs": match.differs,
         "measured_by": match.times.unit,

@@ -2,20 +2,22 @@
 """How much two sets of measurements differ, as intervals that hold for any distribution: step times
 of a shared machine are far from normal, and a few of them are always wild."""
 
+import bisect
 import itertools
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy
-from scipy.special import bdtr, ndtri
+import pandas
+from scipy.stats import binom, mannwhitneyu
 
-EXACT_UP_TO = 50  # values of both sides together
-MOST_SAMPLES = 1000  # of one side
+from .record import samples
+
+EXACT_UP_TO = 60  # values of both sides together
 
 
 class Interval(NamedTuple):
-    """Of a difference: what was estimated, and where the true one lies with at least the confidence
+    """Of a ratio: what was estimated, and where the true one lies with at least the confidence
     asked for."""
 
     low: float
@@ -23,62 +25,24 @@ class Interval(NamedTuple):
     high: float
 
 
-def between(values, left_out):
-    """The interval between sorted values, `left_out` of which are left out at each end; None if
-    there are too few."""
-    if left_out == 0:
-        return None
-    ordered = numpy.sort(values)
-    low, high = float(ordered[left_out - 1]), float(ordered[-left_out])
-    return Interval(low, float(numpy.median(ordered)), high)
-
-
 def pairs_left_out(n, confidence):
-    """The most values at each end that lie outside with a probability of (1 - confidence) / 2 at
-    most: P(0 .. i of n coins show heads)."""
-    chances = bdtr(numpy.arange(n // 2), n, 0.5)
-    return int((chances <= (1 - confidence) / 2).sum())
-
-
-def mann_whitney(n, m):
-    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one
-    distribution: the coefficients of the product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m,
-    which are exact in these numbers."""
-    counts = numpy.zeros(n * m // 2 + 1)
-    counts[0] = 1
-    for i in range(1, m + 1):
-        counts[n + i :] -= counts[: max(len(counts) - n - i, 0)].copy()
-        for first in range(min(i, len(counts))):
-            counts[first::i] = numpy.cumsum(counts[first::i])
-    return counts / math.comb(n + m, m)
+    """The most of n differences of pairs that lie outside at each end with a probability of
+    (1 - confidence) / 2 at most: the sign test turned round (Hollander, Wolfe and Chicken,
+    "Nonparametric Statistical Methods", section 3.6)."""
+    return int(binom.ppf((1 - confidence) / 2, n, 0.5))
 
 
 def differences_left_out(n, m, confidence):
-    """The most differences at each end that lie outside, likewise."""
-    risk = (1 - confidence) / 2  # of each end
-    if n + m < EXACT_UP_TO:
-        return int((numpy.cumsum(mann_whitney(n, m)) <= risk).sum())
-    deviation = math.sqrt(n * m * (n + m + 1) / 12)
-    return int(max(0.0, n * m / 2 + ndtri(risk) * deviation))
+    """The same of the n m differences between two samples: where the test of Mann and Whitney turns
+    (sections 4.2 and 4.3)."""
+    method = "exact" if n + m <= EXACT_UP_TO else "asymptotic"
 
+    def chance(u):
+        """The probability of two samples of which u pairs are in the wrong order, or fewer."""
+        one = numpy.clip(u - m * numpy.arange(n), 0, m) - numpy.linspace(0.5, 0.6, n)
+        return mannwhitneyu(one, numpy.arange(m), alternative="less", method=method).pvalue
 
-def median_interval(differences, confidence):
-    """The median of differences of pairs that are independent of each other; ends at order
-    statistics that follow from the binomial distribution alone (the sign test turned round:
-    Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of 12 pairs two
-    on each side may be wrong by any amount without moving the interval beyond the others. None if
-    there are too few: six are needed for 0.95.
-    """
-    return between(differences, pairs_left_out(len(differences), confidence))
-
-
-def shift_interval(base, new, confidence):
-    """By how much `new` is shifted against `base`, two independent samples of the same shape: the
-    median of all differences between one of each (Hodges and Lehmann), and the differences at which
-    the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and 4.3); by its normal
-    approximation from 50 values on. None if they are too few: four each are needed for 0.95."""
-    differences = numpy.subtract.outer(new, base).ravel()
-    return between(differences, differences_left_out(len(base), len(new), confidence))
+    return bisect.bisect_right(range(n * m // 2 + 1), (1 - confidence) / 2, key=chance)
 
 
 # Step times of a case, as both sides of a comparison have measured them.
@@ -86,114 +50,84 @@ def shift_interval(base, new, confidence):
 
 @dataclass
 class Times:
-    """Step times of a case on both sides: logarithms of seconds."""
+    """Logarithms of seconds, one for each measurement: a pair of files, or a repetition."""
 
-    unit: str  # what a value stands for: "pairs of files", "repetitions", "samples"
-    base: list
-    new: list
-    # Of pairs, values with the same index belong together, and these numbers say which they are.
-    file: list = field(default_factory=list)
+    are_paired: bool
+    base: pandas.Series
+    new: pandas.Series  # of pairs, values with the same index belong together
 
     @property
-    def are_paired(self):
-        return self.unit == "pairs of files"
+    def unit(self):
+        return "pairs of files" if self.are_paired else "repetitions"
+
+    def left_out(self, n, m, confidence):
+        if self.are_paired:
+            return pairs_left_out(n, confidence)
+        return differences_left_out(n, m, confidence)
+
+    def ratio(self, confidence):
+        """new / base, the median of all ratios; None if there are too few measurements. Of pairs by
+        the sign test: of 12 two on each side may be wrong by any amount. Else the shift of Hodges
+        and Lehmann between two samples of the same shape."""
+        left_out = self.left_out(len(self.base), len(self.new), confidence)
+        if left_out == 0:
+            return None
+        ordered = numpy.sort(self.differences())
+        ends = ordered[left_out - 1], numpy.median(ordered), ordered[-left_out]
+        return Interval(*numpy.exp(ends).tolist())
+
+    def differences(self):
+        if self.are_paired:
+            return self.new - self.base
+        return numpy.subtract.outer(self.new.values, self.base.values).ravel()
+
+    def needed(self, confidence):
+        """The least number of measurements of each side that have an interval."""
+        return next(n for n in itertools.count(1) if self.left_out(n, n, confidence))
+
+    def typical(self):
+        """Seconds of each side that agree with the ratio: of pairs that in the middle, or the mean
+        of the two there, else the medians."""
+        sides = pandas.DataFrame({"base": self.base, "new": self.new})
+        if not self.are_paired:
+            return numpy.exp(sides.median())
+        order = self.differences().sort_values().index
+        return numpy.exp(sides.loc[order[(len(order) - 1) // 2 : len(order) // 2 + 1]].mean())
+
+
+def logarithms(blocks, quantile, count):
+    """Of a quantile of the first `count` samples of each block: one with more samples than its
+    counterpart could have the faster fastest one by chance alone."""
+    found = {at: numpy.quantile(block[:count], quantile) for at, block in blocks.items()}
+    return numpy.log(pandas.Series(found, dtype=float))
 
 
 def blocks_of(cases):
-    """Logarithms of the samples of each repetition of these cases of a file, in the order of
-    measurement."""
-    found = []
-    for case in cases:
-        if case.valid:
-            for number in numpy.unique(case.repetition):
-                found.append(numpy.log(case.samples[case.repetition == number]))
+    """Samples of each repetition of the valid ones of these cases: {number of the file: [seconds]}."""
+    found = {}
+    for case in cases[cases.valid].itertuples():
+        found.setdefault(case.turn, []).extend(map(samples, case.runs))
     return found
 
 
-def quantiles_of(blocks, count, quantile):
-    """Of the first `count` samples of each block: one with more samples than its counterpart could
-    have the faster fastest one by chance alone."""
-    return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
-
-
-def thinned(blocks):
-    """At most a thousand, evenly over their order: the interval looks at all differences of two,
-    and more would not narrow it."""
-    samples = numpy.sort(numpy.concatenate([*blocks, []]))
-    chosen = numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES))
-    return samples[chosen.astype(int)].tolist()
-
-
-def times_of(sides, quantile):
-    """Of a case that both sides have: sides[side][file] are its measurements."""
-    base, new = ([blocks_of(cases) for cases in files] for files in sides)
-    if 1 < len(base) == len(new):
-        return paired_times(base, new, quantile)
-    base, new = ([block for blocks in side for block in blocks] for side in (base, new))
-    if len(base) < 2 or len(new) < 2:
-        return Times("samples", thinned(base), thinned(new))
-    count = min(map(len, base + new))
-    base, new = (quantiles_of(side, count, quantile) for side in (base, new))
-    return Times("repetitions", base, new)
-
-
-def paired_times(base, new, quantile):
-    """Of files that were measured in turn; one without a valid case takes its partner along."""
-    files = [number for number in range(len(base)) if base[number] and new[number]]
-    base, new = ([numpy.concatenate(side[number]) for number in files] for side in (base, new))
-    count = min(map(len, base + new), default=0)
-    base, new = (quantiles_of(side, count, quantile) for side in (base, new))
-    return Times("pairs of files", base, new, files)
-
-
-def ratio_of(times, confidence):
-    """new / base of the step times; None if there are too few measurements."""
-    if times.are_paired:
-        interval = median_interval(numpy.subtract(times.new, times.base), confidence)
+def times_of(sides, quantile, are_paired):
+    """Of a case that both sides have. A file without a valid case takes its partner along."""
+    base, new = map(blocks_of, sides)
+    if are_paired:
+        pairs = [turn for turn in base if turn in new]
+        base, new = ({turn: numpy.concatenate(side[turn]) for turn in pairs} for side in (base, new))
     else:
-        interval = shift_interval(times.base, times.new, confidence)
-    return interval and Interval(*map(math.exp, interval))
-
-
-def needed(times, confidence):
-    """The least number of measurements of each side that have an interval."""
-    for count in itertools.count(1):
-        if times.are_paired:
-            left_out = pairs_left_out(count, confidence)
-        else:
-            left_out = differences_left_out(count, count, confidence)
-        if left_out:
-            return count
-
-
-def typical(times):
-    """A time of each side that agrees with the ratio: of pairs that in the middle, or the mean of
-    the two there, else the median."""
-    if not times.are_paired:
-        return numpy.median(times.base), numpy.median(times.new)
-    order = numpy.argsort(numpy.subtract(times.new, times.base))
-    middle = order[(len(order) - 1) // 2 : len(order) // 2 + 1]
-    return [numpy.mean(numpy.take(side, middle)) for side in (times.base, times.new)]
+        base, new = (dict(enumerate(sum(side.values(), []))) for side in (base, new))
+    count = min(map(len, [*base.values(), *new.values()]), default=0)
+    return Times(are_paired, *(logarithms(side, quantile, count) for side in (base, new)))
 
 
 def mean_times(cases):
-    """Of several cases the means of their logarithms: the ratio is then the geometric mean of
-    theirs.
-
-    Of pairs those count that all cases have. None if the measurements did not come together.
-    """
-    shapes = {(case.unit, len(case.base), len(case.new)) for case in cases}
-    if all(case.are_paired for case in cases):
-        common = sorted(set.intersection(*(set(case.file) for case in cases)))
-        chosen = [[case.file.index(file) for file in common] for case in cases]
-    elif len(shapes) == 1 and cases[0].unit == "repetitions":
-        common, chosen = [], [...] * len(cases)
-    else:
+    """Of several cases the means of their logarithms, over the pairs that all have: the ratio is
+    then the geometric mean of theirs. None if the measurements did not come together."""
+    is_one = len({(len(times.base), len(times.new)) for times in cases}) == 1
+    if not cases[0].are_paired and not is_one:
         return None
-
-    def means(sides):
-        values = [numpy.asarray(side)[some] for side, some in zip(sides, chosen)]
-        return numpy.mean(values, axis=0).tolist()
-
-    base, new = means([case.base for case in cases]), means([case.new for case in cases])
-    return Times(cases[0].unit, base, new, common)
+    sides = [[getattr(times, side) for times in cases] for side in ("base", "new")]
+    means = (pandas.concat(side, axis=1, join="inner").mean(axis=1) for side in sides)
+    return Times(cases[0].are_paired, *means)

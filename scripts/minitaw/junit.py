@@ -5,16 +5,16 @@ each thing compared (docs/compare.md)."""
 import math
 import xml.etree.ElementTree as xml
 
-from .record import FORBIDDEN
+from .record import clean
 
 NO_TIME = "0.000000000"
 COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
 def add(parent, tag, text="", **attributes):
-    clean = {name: FORBIDDEN.sub("?", value) for name, value in attributes.items()}
+    clean = {name: clean(value) for name, value in attributes.items()}
     element = xml.SubElement(parent, tag, clean)
-    element.text = FORBIDDEN.sub("?", text)
+    element.text = clean(text)
     return element
 
 
@@ -57,7 +57,7 @@ def add_missing(root, label):
 def as_junit(comparison, strict):
     root = xml.Element("testsuites", name="minitaw compare")
     for match in comparison.cases:
-        name = f"case {match.case['case']}: {match.label}"
+        name = f"case {match.case.case}: {match.label}"
         suite = add(root, "testsuite", name=name, time=seconds_of(match.aspects["time"]))
         for aspect in match.aspects.values():
             add_test(suite, name, aspect, strict)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from .command import BadInput
 from .intervals import Times
 from .numbers import cell_text
-from .record import describe
-from .settings import DERIVED, EFFORT, VARIANT, values_of
+from .record import describe, session_of
+from .settings import DERIVED, EFFORT, VARIANT
 
 
 def of_ranks(case, column, part):
     """What the ranks of a case have in a column of its session: " + " between different ones."""
-    texts = case.session.get(column, [])[: case["ranks"]]
+    texts = session_of(case).get(column, [])[: case.ranks]
     return " + ".join(sorted({part(text.split(", ")) for text in texts}))
 
 
@@ -29,60 +29,47 @@ def thread_count(parts):
     return parts[1] if len(parts) == 2 else ""
 
 
-def node_count(case):
-    return str(len(set(case.session.get("nodes", [])[: case["ranks"]])) or "")
-
-
 # Of the machine and the build: what must agree for times to be compared.
 MACHINE = {
     "device": lambda case: of_ranks(case, "devices", device_name),
     "processor": lambda case: of_ranks(case, "cpu", ", ".join),
-    "nodes": node_count,
-    "build_type": lambda case: case.session.get("build_type", ""),
+    "nodes": lambda case: str(len({*session_of(case).get("nodes", [])[: case.ranks]}) or ""),
+    "build_type": lambda case: session_of(case).get("build_type", ""),
     "threads": lambda case: of_ranks(case, "devices", thread_count),
-    "links": lambda case: " ".join(case.session.get("links", [])) or "not shaped",
+    "links": lambda case: " ".join(session_of(case).get("links", [])) or "not shaped",
 }
 # Settings that leave a choice to the program: what it chose.
 CHOSEN = {"attention": "attention_used", "transport": "transport_used"}
 WHAT_MATTERS = [*VARIANT, *MACHINE]  # names that --allow takes
-NOT_IN_KEY = {*EFFORT, *VARIANT, *DERIVED}
 
 
 def value_of(name, case):
     """The value of one of WHAT_MATTERS, as text; empty: not known."""
     if name in MACHINE:
         return MACHINE[name](case)
-    return cell_text(case[CHOSEN.get(name, name)])
+    return cell_text(getattr(case, CHOSEN.get(name, name)))
 
 
-def key_of(case):
-    """Cases with the same key are the same apart from what matters and from how well they were
-    measured; programs may order settings differently."""
-    names = sorted(set(case.file.settings) - NOT_IN_KEY)
-    return tuple((name, case[name]) for name in names)
+def values_of(name, cases):
+    return {value_of(name, case) for case in cases.itertuples()} - {""}
 
 
 def label_of(case):
-    return f"{describe(case)}, B {case['micro_batch']}, M {case['micro_batches']}"
+    return f"{describe(case)}, B {case.micro_batch}, M {case.micro_batches}"
 
 
 @dataclass
 class Match:
     """A case that both sides have."""
 
-    sides: tuple  # base and new: for every file of a side the cases of it, usually one
+    sides: tuple  # base and new: a table of the cases of all files of a side
     differs: list  # names of WHAT_MATTERS
     times: Times = None
     aspects: dict = None  # by name, always the same ones in the same order
 
     def __post_init__(self):
-        self.cases = [all_of(files) for files in self.sides]
-        self.case = self.cases[0][0]
+        self.case, self.new_case = (side.iloc[0] for side in self.sides)
         self.label = label_of(self.case)
-
-    @property
-    def new_case(self):
-        return self.cases[1][0]
 
     def worst(self, names=None):
         """The most serious of these aspects, the first of equal ones."""
@@ -98,57 +85,41 @@ class Match:
         return outcome
 
 
-def all_of(files):
-    return [case for file in files for case in file]
-
-
-def groups_of(side):
-    """{(key, variant): [cases of each file]}"""
-    groups = {}
-    for number, file in enumerate(side):
-        for case in file.cases:
-            alike = key_of(case), values_of(case, VARIANT)
-            groups.setdefault(alike, [[] for _ in side])[number].append(case)
-    return groups
-
-
 def matched(sides, allow):
     """The match of these cases. Refuses what matters and differs, if it is not allowed."""
     match = Match(sides, [])
     for name in WHAT_MATTERS:
-        base, new = ({value_of(name, case) for case in cases} - {""} for cases in match.cases)
+        base, new = (values_of(name, cases) for cases in sides)
         if not base or not new or base == new:
             continue
         match.differs.append(name)
         if name not in allow:
             there, here = (" and ".join(sorted(texts)) for texts in (base, new))
             raise BadInput(
-                f"case {match.case['case']} ({match.label}) of {match.case.file.path} has {name} "
+                f"case {match.case.case} ({match.label}) of {match.case.file.path} has {name} "
                 f"{there}, and {here} in {match.new_case.file.path}; add --allow {name} "
                 "to compare all the same"
             )
     return match
 
 
-def why_none(base, new):
+def why_none(base, new, names):
     """What two first cases differ in, if no case has a partner."""
-    there, here = dict(key_of(base)), dict(key_of(new))
-    for name in there:
-        if there[name] != here.get(name):
+    for name in names:
+        if base[name] != new[name]:
             return (
-                f"{name} is {cell_text(there[name])} in the first case of one and "
-                f"{cell_text(here.get(name))} in that of the other"
+                f"{name} is {cell_text(base[name])} in the first case of one and "
+                f"{cell_text(new[name])} in that of the other"
             )
-    return "their first cases have equal settings"
 
 
-def partners(mine, others):
+def partners(mine, others, count):
     """{group of the base: group of the new one}: those with equal variants belong together, then
-    those with equal keys."""
+    those that are alike in the first `count` values."""
     found = {this: this for this in mine if this in others}
     free = [that for that in others if that not in found]
     for this in mine:
-        like = [that for that in free if that[0] == this[0]]
+        like = [that for that in free if that[:count] == this[:count]]
         if this not in found and like:
             found[this] = like[0]
             free.remove(like[0])
@@ -156,18 +127,18 @@ def partners(mine, others):
 
 
 def match_cases(base, new, allow):
-    """(matches, labels only in the base, labels only in the new one)."""
-    mine, others = groups_of(base), groups_of(new)
-    found = partners(mine, others)
+    """(matches, labels only in the base, labels only in the new one) of two tables of cases."""
+    # Cases that agree in these are the same apart from what matters and from how well they were
+    # measured.
+    names = [one for one in base.file[0].settings if one not in {*EFFORT, *VARIANT, *DERIVED}]
+    mine, others = (dict(list(side.groupby([*names, *VARIANT], sort=False))) for side in (base, new))
+    found = partners(mine, others, len(names))
     if not found:
-        why = why_none(base[0].cases[0], new[0].cases[0])
-        raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
-    matches, only_base = [], []
-    for this, files in mine.items():
-        if this in found:
-            matches.append(matched((files, others[found[this]]), allow))
-        else:
-            only_base.append(label_of(all_of(files)[0]))
+        why = why_none(base.iloc[0], new.iloc[0], names)
+        raise BadInput(f"{base.file[0].path} and {new.file[0].path} have no case in common: {why}")
+    matches = [matched((mine[this], others[that]), allow) for this, that in found.items()]
+    matches.sort(key=lambda match: match.case.name)  # in the order of the base
+    only_base = [label_of(mine[this].iloc[0]) for this in mine if this not in found]
     taken = set(found.values())
-    only_new = [label_of(all_of(files)[0]) for that, files in others.items() if that not in taken]
+    only_new = [label_of(others[that].iloc[0]) for that in others if that not in taken]
     return matches, only_base, only_new

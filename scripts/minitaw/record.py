@@ -1,211 +1,279 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Result files in memory (docs/results.md), and the words that all commands use of them.
+"""Result files as tables of pandas (docs/results.md): a row is one repetition of a case. Names,
+units and sentences come from the file."""
 
-seal.py checks that a file is whole, reader.py its parts.
-"""
-
-import functools
-import math
 import pathlib
-import re
 import string
 from dataclasses import dataclass, field
 
+import h5py
 import numpy
+import pandas
 
-from .layout import layout
+from .command import BadInput
 from .numbers import plural
-from .reader import Reader, guarded
-from .seal import opened
-from .walk import refuse
+from .sealed import guarded, opened
+from .settings import BATCH, DERIVED, EFFORT, MODEL, VARIANT, WORK
 
-# Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
-FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
-# Datasets of a case that are read.
-DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end",
-            "memory/measured", "bytes/counted", "idle_ticks"}  # fmt: skip
-BYTE_KINDS = 5  # weights, gradients, activations, embedding and head, keys and values
-
-
-def open_result(name, content=None):
-    """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file
-    that is none or damaged."""
-    file, size = opened(name, content)
-    guarded(name, lambda: Reader(file, size))
-    return file
+# Control characters could command the terminal on which a text is shown, and are allowed nowhere in
+# a page or in XML.
+CONTROLS = {
+    code: "\ufffd"
+    for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF)
+}
+KEYS = ["file", "case"]
+OF_RANKS = "rank of the job"  # axis of what a session has for each rank
 
 
-def reading(name, content, read):
-    """What read(reader) returns of a result file, or of its bytes. Raises as open_result()."""
-    file, size = opened(name, content)
-    with file:
-        return guarded(name, lambda: read(Reader(file, size)))
+def clean(text):
+    text = text.decode(errors="replace") if isinstance(text, bytes) else text
+    return text.encode(errors="replace").decode().translate(CONTROLS)
 
 
-@dataclass
-class Case:
-    """One case. Arrays have length 0 where nothing was measured."""
-
-    file: "Result"
-    row: dict  # of /summary
-    data: dict = field(default_factory=dict)  # datasets of the case by path, "memory/measured"
-    has_timeline: bool = False
-
-    def __getitem__(self, name):
-        """A column of the summary; NaN if predictions have none of that name."""
-        return self.row.get(name, math.nan)
-
-    def get(self, name):
-        """A dataset of the case; empty if there is none."""
-        return self.data.get(name, numpy.zeros(0))
-
-    @property
-    def label(self):
-        """The number, with the letter of its file where there are several."""
-        return f"{self.file.letter}{self['case']}"
-
-    @property
-    def session(self):
-        """Provenance of the session that measured it; a prediction has none."""
-        return self.file.sessions[self["session"]] if self.file.sessions else {}
-
-    @property
-    def links(self):
-        """{what: value} of the shaped links of the job; empty where they are not shaped."""
-        return dict(text.partition("=")[::2] for text in self.session.get("links", []))
-
-    @property
-    def group_sizes(self):
-        return [int(size) for size in self["groups"].split("+")]
-
-    @property
-    def valid(self):
-        return self["verdict"].startswith("VALID")
-
-    @property
-    def doubt(self):
-        """What the verdict says in brackets after VALID: noisy, no warm-up, or both."""
-        return self["verdict"].removeprefix("VALID").strip(" ()") if self.valid else ""
-
-    @functools.cached_property
-    def samples(self):
-        """Seconds of each timed step: the slowest rank's."""
-        seconds = self.get("seconds")
-        return seconds.max(axis=1) if seconds.size else numpy.zeros(0)
-
-    @property
-    def repetition(self):
-        """Of each sample."""
-        return self.get("repetition")
-
-    @property
-    def tokens(self):
-        """Of a step, all ranks together."""
-        return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
-
-    def traffic(self):
-        """Counted bytes per step by kind, between groups and inside, none of a case that failed
-        before; a valid case has the planned ones."""
-        matrix, sizes = self.get("bytes/counted"), self.group_sizes
-        if not matrix.size:
-            return [numpy.zeros(BYTE_KINDS, int), numpy.zeros(BYTE_KINDS, int)]
-        group = numpy.repeat(numpy.arange(len(sizes)), sizes)
-        same = group[:, None] == group[None, :]
-        return [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
+def is_text(dataset):
+    return h5py.check_string_dtype(dataset.dtype) is not None
 
 
-@dataclass
-class Result:
-    """A file: its sessions (provenance) and cases, and what the columns of its summary are."""
+def value_of(dataset):
+    """A text, a list of texts, or numbers as numpy has them."""
+    if not is_text(dataset):
+        if dataset.dtype.kind not in "if":
+            raise ValueError(f"{dataset.name} holds neither numbers nor texts")
+        return dataset[()]
+    texts = dataset.asstr(errors="replace")[()]
+    return clean(texts) if isinstance(texts, str) else list(map(clean, texts.ravel()))
+
+
+def attribute(item, name, default):
+    """A text or a list of texts."""
+    found = item.attrs.get(name, default)
+    return clean(found) if isinstance(found, (str, bytes)) else list(map(clean, found))
+
+
+@dataclass(eq=False, repr=False)
+class File:
+    """What a file says of all its runs."""
 
     path: pathlib.Path
     letter: str = ""  # empty where there is one file only
-    units: dict = field(default_factory=dict)  # of each column, in the order of the table
+    units: dict = field(default_factory=dict)  # {column: unit}, in the order of the file
+    docs: dict = field(default_factory=dict)  # {column: sentence}
     settings: list = field(default_factory=list)  # columns that say what was asked for
-    sessions: list = field(default_factory=list)
-    cases: list = field(default_factory=list)
-    verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
+    sessions: list = field(default_factory=list)  # {name: text, or list}, of each
+    of_ranks: set = field(default_factory=set)  # names that a session has for each rank
+    verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all runs
+    figures_of_merit: list = field(default_factory=list)  # texts, one of each model
     slowest: str = ""  # a sentence on the rank that is slow in all cases
+    content: h5py.File = None
+
+    def describe(self):
+        runs, sessions = self.content["runs"], self.content["sessions"]
+        for name, column in columns_of(runs):
+            self.units[name] = attribute(column, "units", "")
+            self.docs[name] = attribute(column, "doc", "")
+        self.settings = attribute(runs, "settings", [])
+        self.verdict = attribute(runs, "verdict", "")
+        self.figures_of_merit = attribute(runs, "figures_of_merit", ["none"])
+        self.slowest = attribute(runs, "slowest", "")
+        for number in sorted(sessions):
+            session = sessions[number]
+            self.sessions.append({name: plain(value_of(session[name])) for name in session})
+            self.of_ranks |= {name for name in session if is_of_ranks(session[name])}
+
+    def part(self, run, name):
+        """A dataset of a run; None if there is none."""
+        path = f"runs/{run:04}/{name}"
+        return self.content[path] if path in self.content else None
+
+    def array(self, run, name):
+        part = self.part(run, name)
+        if part is None:
+            return numpy.zeros(0)
+        values = numpy.array(value_of(part))
+        codes = attribute(part, "codes", [])
+        return numpy.array(codes, object)[values] if codes and len(values) else values
+
+    def labels(self, run, name):
+        part = self.part(run, name)
+        return [] if part is None else attribute(part, "labels", [])
 
 
-def verdict_of(reader, cases):
-    """Of all cases as the file says it: VALID, VALID with a doubt, or INVALID, as follows from
-    them."""
-    said = reader.attribute("summary", "verdict", "")
-    follows = "INVALID: "
-    if cases and all(case.valid for case in cases):
-        follows = "VALID [(]" if any(case.doubt for case in cases) else "VALID$"
-    if not isinstance(said, str) or not re.match(follows, said):
-        refuse("summary@verdict", "does not follow from the verdicts of the cases")
-    return said
+def plain(value):
+    return value.tolist() if isinstance(value, numpy.ndarray) else value
 
 
-# Reading.
+def is_of_ranks(dataset):
+    return attribute(dataset, "axes", "") == OF_RANKS
 
 
-def read_case(result, reader, row):
-    data = reader.case(row, result.sessions, DATASETS)
-    return Case(result, row, data, reader.has(f"cases/{row['case']:04}/timeline"))
+def columns_of(runs):
+    return [(name, item) for name, item in runs.items() if isinstance(item, h5py.Dataset)]
 
 
-def read_result(result, reader):
-    """The sessions, the cases, and what the file says of all of them."""
-    rows = reader.rows()
-    result.units = {name: entry.units for name, entry in layout().columns.items()}
-    result.settings = list(layout().settings)
-    result.sessions = [reader.session(number) for number in range(reader.sessions)]
-    result.cases = [read_case(result, reader, row) for row in rows]
-    result.verdict = verdict_of(reader, result.cases)
-    result.slowest = reader.attribute("summary", "slowest", "")
-    if not isinstance(result.slowest, str):
-        refuse("summary@slowest", "is no text")
-    return result
+# Columns that scripts use, whichever others a file has.
+NEEDED = {*MODEL, *WORK, *BATCH, *VARIANT, *EFFORT, *DERIVED, *"""case repetition session status
+verdict reason started begun ended median_s q1_s q3_s samples spread tokens_per_s peak mfu
+memory_planned memory_measured process_peak device_used bytes_inside bytes_between exposed_share
+idle_share overlap attention_used transport_used energy""".split()}
 
 
-def load(name, content=None, letter=""):
-    """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no
-    result, damaged or of another schema."""
-    result = Result(pathlib.Path(name), letter)
-    return reading(str(name), content, lambda reader: read_result(result, reader))
+def table_of(file):
+    """All runs: a row for each, a column for each dataset."""
+    columns = {name: value_of(column) for name, column in columns_of(file.content["runs"])}
+    for name in sorted({*NEEDED, *file.settings} - set(columns)):
+        raise ValueError(f"/runs/{name} is missing")
+    lengths = {name: len(column) for name, column in columns.items()}
+    for name, length in lengths.items():
+        if length != lengths["case"]:
+            raise ValueError(f"/runs/{name} has {length} rows, /runs/case has {lengths['case']}")
+    return pandas.DataFrame(columns)
 
 
-def load_all(names):
-    """All files, in the order given; with letters (A ... Z, A1 ...) where there are several."""
-    if len(names) == 1:
-        return [load(names[0])]
-    alphabet = string.ascii_uppercase
+def loaded(file):
+    file.describe()
+    runs = table_of(file)
+    if not runs.session.between(0, len(file.sessions) - 1).all():
+        raise ValueError("/runs/session names a session that is not there")
+    runs["run"] = range(len(runs))
+    return runs.drop_duplicates(["case", "repetition"], keep="last")
+
+
+def load(path, content=None, letter=""):
+    """The runs that count, a row each: of those of one case and repetition the last. Raises BadInput
+    for a file that is missing, no result, damaged or of another schema."""
+    file = File(pathlib.Path(path), letter, content=opened(str(path), content))
+    runs = guarded(str(path), lambda: loaded(file))
+    return judged(runs).assign(file=[file] * len(runs)).reset_index(drop=True)
+
+
+def load_all(paths):
+    """Those of all files, which get letters (A ... Z, A1 ...) if there are several."""
     found = []
-    for number, name in enumerate(names):
-        turn, letter = divmod(number, len(alphabet))
-        found.append(load(name, letter=f"{alphabet[letter]}{turn or ''}"))
+    for number, path in enumerate(paths):
+        turn, letter = divmod(number, len(string.ascii_uppercase))
+        letters = f"{string.ascii_uppercase[letter]}{turn or ''}" if len(paths) > 1 else ""
+        found.append(load(path, letter=letters))
+        if found[-1].empty:
+            raise BadInput(f"{path} holds no run")
+    return pandas.concat(found, ignore_index=True)
+
+
+def judged(table):
+    """With the columns that follow from the verdict: valid, doubt."""
+    valid = table.verdict.str.startswith("VALID")
+    doubt = table.verdict.str.removeprefix("VALID").str.strip(" ()").where(valid, "")
+    return table.assign(valid=valid, doubt=doubt)
+
+
+# Cases: all repetitions together.
+
+
+def verdict_of(runs):
+    """Of a case, from the runs of it."""
+    bad = runs[~runs.valid]
+    asked = runs.repeats.iloc[-1]  # the last session may have asked for more
+    if len(bad):
+        return bad.verdict.iloc[0]
+    if len(runs) < asked:
+        return f"INVALID: {len(runs)} of {plural(asked, 'repetition')}"
+    return next((run.verdict for run in runs.itertuples() if run.doubt), "VALID")
+
+
+def figures_of(runs):
+    """Numbers that are measured, not asked for."""
+    known = {name for file in runs.file.unique() for name in file.settings}
+    known |= {"case", "repetition", "session", "run"}
+    numbers = runs.select_dtypes(["int", "float"])
+    return [name for name in numbers if name not in known]
+
+
+def cases(runs):
+    """A row for each case of a file: settings and texts of its first run, medians of the numbers
+    over the valid runs (all, if none is), `samples` of all; `runs` is the list of its rows."""
+    groups = runs.groupby(KEYS, sort=False)
+    found = groups.head(1).set_index(KEYS).drop(columns="repetition")
+    counted = runs[runs.valid | ~groups.valid.transform("any")].groupby(KEYS, sort=False)
+    figures = figures_of(runs)
+    whole = runs[figures].select_dtypes("int").columns
+    found[figures] = counted[figures].median()
+    # A median of whole numbers is one of them.
+    found[whole] = counted[whole].quantile(interpolation="lower").astype(int)
+    found["samples"] = counted.samples.sum()
+    found["repeats"] = groups.repeats.last()
+    parts = {key: some for key, some in groups}
+    found["verdict"] = [verdict_of(parts[key]) for key in found.index]
+    found["runs"] = [[row for _, row in parts[key].iterrows()] for key in found.index]
+    found = judged(found.reset_index())
+    found["label"] = [f"{file.letter}{case}" for file, case in zip(found.file, found.case)]
     return found
 
 
-def read_timeline(case):
-    """Columns of the timeline of a case, codes replaced by their names: {name: list}."""
-    return reading(case.file.path, None, lambda reader: reader.timeline(case["case"]))
+# What a row of either table has beyond its columns.
 
 
-# Which cases the pages name.
+def array(run, name):
+    """ "seconds", "memory/measured", ... of a run, codes replaced by their names; empty if there is
+    none. Of a case: that of its first run."""
+    return guarded(str(run.file.path), lambda: run.file.array(run.run, name))
 
 
-def describe(case):
-    ranks, tokens = plural(case["ranks"], "rank"), plural(case["seq"], "token")
-    context = f", context {case['context']}" if case["context"] > 1 else ""
-    return f"{case['schedule']}, {ranks} in groups {case['groups']}, {tokens}{context}"
+def labels(run, name):
+    """Names along the last axis."""
+    return run.file.labels(run.run, name)
 
 
-def fastest(cases):
-    """The valid case of the largest rate; None if there is none."""
-    valid = (case for case in cases if case.valid)
-    return max(valid, key=lambda case: case["tokens_per_s"], default=None)
+def samples(run):
+    """Seconds of each timed step: the slowest rank's."""
+    seconds = array(run, "seconds")
+    return seconds.max(axis=1) if seconds.size else numpy.zeros(0)
 
 
-def quietest(cases):
-    """The fastest case without a doubt."""
-    return fastest(case for case in cases if not case.doubt)
+def session_of(run):
+    """Provenance of the session that measured it; a prediction has none."""
+    return run.file.sessions[run.session] if run.file.sessions else {}
 
 
-def reason_of(case):
-    """Why a case is not valid, without the word that says so."""
-    return case["verdict"].removeprefix("INVALID: ")
+def links_of(run):
+    """{what: value} of the shaped links of the job; empty where they are not shaped."""
+    return dict(text.partition("=")[::2] for text in session_of(run).get("links", []))
+
+
+def group_sizes(run):
+    return [int(size) for size in run.groups.split("+")]
+
+
+def tokens_of(run):
+    """Of a step, all ranks together."""
+    return run.micro_batch * run.micro_batches * run.seq
+
+
+def transfers(run):
+    """A row for each pair of ranks and kind that exchange bytes in a step: from, to, kind, planned,
+    counted, and whether they are of different groups."""
+    columns = ("from", "to", "kind", "planned", "counted")
+    found = pandas.DataFrame({name: array(run, f"bytes/{name}") for name in columns})
+    group = numpy.repeat(range(len(group_sizes(run))), group_sizes(run))
+    sides = (group[found[name].astype(int)] for name in ("from", "to"))
+    return found.assign(between=numpy.not_equal(*sides))
+
+
+def describe(run):
+    ranks, tokens = plural(run.ranks, "rank"), plural(run.seq, "token")
+    context = f", context {run.context}" if run.context > 1 else ""
+    return f"{run.schedule}, {ranks} in groups {run.groups}, {tokens}{context}"
+
+
+def fastest(table):
+    """The valid row of the largest rate; None if there is none."""
+    valid = table[table.valid & table.tokens_per_s.notna()]
+    return None if valid.empty else valid.loc[valid.tokens_per_s.idxmax()]
+
+
+def quietest(table):
+    """The fastest without a doubt."""
+    return fastest(table[table.doubt == ""])
+
+
+def reason_of(run):
+    """Why it is not valid, without the word that says so."""
+    return run.verdict.removeprefix("INVALID: ")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the settings of a case mean, what a reader calls them, and which cases they put together.
-
-layout.txt says which settings there are (setting/NAME); each is in one of the lists below.
-"""
+Each setting of a file is in one of the lists below."""
 
 from .numbers import plural
 
@@ -47,42 +45,36 @@ def setting_text(name, value):
     return f"{TOLD[name]} {value}".strip()
 
 
-def values_of(case, names):
-    return tuple(case[name] for name in names)
-
-
 def telling(cases, names=tuple(TOLD)):
-    """The settings that tell these cases apart, without those that follow from others."""
+    """The settings that tell the rows of a table apart, without those that follow from others."""
     chosen, parts = [], 1
     for name in names:
-        count = len({values_of(case, [*chosen, name]) for case in cases})
+        count = len(cases[[*chosen, name]].drop_duplicates())
         if count > parts:
             chosen, parts = [*chosen, name], count
     return chosen
 
 
 def shared_settings(cases):
-    """Texts of the settings that all cases have in common."""
+    """Texts of the settings that all rows have in common."""
     found = []
     for name in TOLD:
-        values = {case[name] for case in cases}
-        is_usual = values <= {"", "auto"} or (name == "replicas" and values == {1})
+        values = cases[name].unique().tolist()
+        is_usual = set(values) <= {"", "auto"} or (name == "replicas" and values == [1])
         if len(values) == 1 and not is_usual:
             found.append(setting_text(name, *values))
     return found
 
 
-def grouped(items, key):
-    """{key: [items]}, in the order of their first appearance."""
-    found = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+def parts_of(cases, names):
+    """[(values of these columns, rows)] in the order of their first appearance."""
+    return list(cases.groupby(list(names), sort=False)) if names else [((), cases)]
 
 
 def panels(cases):
-    """[(title, cases)]: cases that are alike but for schedule and sequence length. The title says
+    """[(title, rows)]: cases that are alike but for schedule and sequence length. The title says
     what tells a panel from the others."""
     names = telling(cases)
-    parts = grouped(cases, lambda case: values_of(case, names))
-    return [(", ".join(map(setting_text, names, key)), some) for key, some in parts.items()]
+    return [
+        (", ".join(map(setting_text, names, key)), some) for key, some in parts_of(cases, names)
+    ]
