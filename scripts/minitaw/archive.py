@@ -9,14 +9,13 @@ import re
 import tarfile
 import zlib
 
-from .command import BadInput
+from .command import BadInput, readable
 
 SUFFIXES = (".tar.gz", ".tgz")
 VERDICT = "verdict.txt"
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,80}\.h5")
-MOST_BYTES = 1 << 30  # of all files: an archive of a few kilobytes can claim to hold terabytes
-MOST_FILES = 100
-UNREADABLE = (EOFError, zlib.error, tarfile.TarError, ValueError, MemoryError)
+MOST_BYTES = 1 << 30  # unpacked: an archive of a few kilobytes can claim to hold terabytes
+UNREADABLE = (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError, ValueError)
 
 
 def pack(records, verdict):
@@ -39,34 +38,19 @@ def pack(records, verdict):
     return packed.getvalue()
 
 
-def headers_of(stream):
-    """The header of each file, whose content is read by whoever asks. Long names, links and sparse
-    files have headers of other types, which are refused before what follows them is read."""
-    while (block := stream.read(tarfile.BLOCKSIZE)).strip(b"\0"):
-        found = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
-        is_plain = found.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
-        if not is_plain or not (NAME.fullmatch(found.name) or found.name == VERDICT):
+def files_of(archive):
+    files = {}
+    for member in archive:
+        if not member.isreg() or not (NAME.fullmatch(member.name) or member.name == VERDICT):
             raise BadInput(
-                f"it has {found.name[:80]!r}, and may have plain files NAME.h5 and {VERDICT} only"
+                f"has {member.name[:80]!r}, and may have files NAME.h5 and {VERDICT} only"
             )
-        yield found
-
-
-def read_files(stream):
-    files, left = {}, MOST_BYTES
-    for header in headers_of(stream):
-        if not 0 <= header.size <= left:
-            raise BadInput(f"it unpacks to more than {MOST_BYTES} bytes")
-        if header.name in files or len(files) == MOST_FILES:
-            raise BadInput(f"it has a file twice, or more than {MOST_FILES} files")
-        left -= header.size
-        files[header.name] = stream.read(header.size)
-        if len(files[header.name]) < header.size:
-            raise EOFError
-        stream.read(-header.size % tarfile.BLOCKSIZE)
+        if member.name in files or not 0 <= member.size <= MOST_BYTES:
+            raise BadInput(f"has {member.name} twice, or of more than {MOST_BYTES} bytes")
+        files[member.name] = archive.extractfile(member).read()
     files.pop(VERDICT, None)
     if not files:
-        raise BadInput("it has no result file NAME.h5")
+        raise BadInput("has no result file NAME.h5")
     return files
 
 
@@ -74,11 +58,13 @@ def unpack(path):
     """{name: content} of the result files in an archive. What somebody has written into the verdict
     does not count."""
     try:
-        with gzip.open(path) as stream:
-            return read_files(stream)
-    except BadInput as why:
-        raise BadInput(f"{path} is no archive of check-rules: {why}") from why
-    except (OSError, *UNREADABLE) as error:
-        if why := getattr(error, "strerror", None):
-            raise BadInput(f"{path} cannot be read: {why}") from error
+        with readable(path), gzip.open(path) as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise BadInput(f"unpacks to more than {MOST_BYTES} bytes")
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            return files_of(archive)
+    except UNREADABLE as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
+    except BadInput as why:
+        raise BadInput(f"{path} is no archive of check-rules: it {why}") from why

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 from .intervals import Interval
-from .record import array
+from .record import array, rows_of
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 MEANING = {
@@ -137,13 +137,10 @@ def judge_times(times, rules, surety):
     if math.isinf(rules.threshold):
         return "OFF", "times are not judged (--threshold off)", ratio
     if not ratio:
-        counts = dict.fromkeys([len(times.base), len(times.new)])
-        return (
-            "AMBIGUOUS",
-            f"{' and '.join(map(str, counts))} {times.unit} are too few for a confidence of "
-            f"{surety.alone:.4g}: {times.needed(surety.alone)} are needed",
-            None,
-        )
+        few = times.counts_text()
+        needed = times.needed(surety.alone)
+        why = f"{few} too few for a confidence of {surety.alone:.4g}: {needed} are needed"
+        return "AMBIGUOUS", why, None
     sure = times.ratio(surety.together)
     word, reason = judge(ratio, sure, rules, surety.count)
     if not sure and word == "AMBIGUOUS":
@@ -196,11 +193,11 @@ def compare_losses(match):
     type explains. Of the valid run that has taken the most steps."""
     sides = []
     for cases in match.sides:
-        valid = [array(case, "losses") for case in cases[cases.valid].itertuples()]
+        valid = [array(case, "losses") for case in rows_of(cases[cases.valid])]
         sides.append(max(valid, key=len, default=[]))
     last = min(map(len, sides)) - 1
     is_another = {"dtype", "seed", "learning_rate"} & set(match.differs)
-    tolerances = LOSS_TOLERANCE.get(match.case.dtype, LOSS_TOLERANCE["fp32"])
+    tolerances = LOSS_TOLERANCE.get(match.case["dtype"], LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
         found = Aspect(name, "nat/token")
         if last >= 0 and not is_another:

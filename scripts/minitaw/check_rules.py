@@ -2,17 +2,20 @@
 """Whether a result is an official one of a size of the run rules, as far as a program can tell
 (docs/run-rules.md)."""
 
-import datetime
+import math
 import os
 import pathlib
 import statistics
 import tomllib
 from dataclasses import dataclass, field
 
+import numpy
+import pandas
+
 from .archive import SUFFIXES, pack, unpack
 from .command import BadInput, Parser, read_bytes, write_file, write_stdout
 from .numbers import cell_text, plural, size_value
-from .record import load
+from .record import cases, judged, load, rows_of, samples, tokens_of, transfers
 from .settings import MODEL
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -24,6 +27,9 @@ FIXED = ["dtype", "data", "seed", "learning_rate", "context"]
 ACCEPTANCE_TOKENS = 20e6
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
 HASH_LETTERS = 12  # of a commit that are compared
+LEAST_SAMPLES = 3  # of a valid run
+WIDEST_SPREAD = 0.1  # of its quartiles, to the median
+TOLERANCE = 1e-9  # of a median, relatively
 MOST_REASONS = 10  # that are told
 RANKS_OF_WEAK = 8  # or a multiple
 MOST_HOURS = 24  # from the first timed step to the last
@@ -45,7 +51,7 @@ class Official:
     @property
     def rate(self):
         """Tokens per second, the geometric mean over the lengths: each weighs the same."""
-        return statistics.geometric_mean(tokens_of(case) / case["median_s"] for case in self.bests)
+        return statistics.geometric_mean(tokens_of(case) / case.step for case in self.bests)
 
     @property
     def reason(self):
@@ -73,20 +79,64 @@ class Official:
             yield FOR_PEOPLE
         for case in self.bests:
             doubt = f", {case.doubt}" if case.doubt else ""
-            tokens, seconds = tokens_of(case), case["median_s"]
+            tokens, seconds = tokens_of(case), case.step
             yield (
-                f"# S = {case['seq']}: {tokens / seconds:.6g} tokens/s, {tokens:.6g} tokens in "
-                f"{seconds:.6g} s ({case['schedule']}{doubt})"
+                f"# S = {case.seq}: {tokens / seconds:.6g} tokens/s, {tokens:.6g} tokens in "
+                f"{seconds:.6g} s ({case.schedule}{doubt})"
             )
 
 
-def tokens_of(case):
-    """Of a step."""
-    return case["micro_batch"] * case["micro_batches"] * case["seq"]
+# What the samples and bytes of a run say, whatever its file says.
+
+
+def verdict_of(run):
+    seconds, moved = samples(run), transfers(run)
+    if run.status != "ok":
+        return f"INVALID: {run.status}"
+    if len(seconds) < LEAST_SAMPLES:
+        return f"INVALID: {plural(len(seconds), 'timed step')}, {LEAST_SAMPLES} are needed"
+    if not moved.planned.equals(moved.counted):
+        return "INVALID: the bytes counted are not those planned"
+    q1, median, q3 = numpy.quantile(seconds, [0.25, 0.5, 0.75])
+    spread = (q3 - q1) / median
+    doubts = ["no warm-up"] if run.warmup == 0 else []
+    if spread > WIDEST_SPREAD:
+        doubts.append(f"noisy: quartiles {100 * spread:.0f} % of the median apart")
+    return f"VALID ({'; '.join(doubts)})" if doubts else "VALID"
+
+
+def recomputed(runs):
+    """The runs with the verdicts and medians of their samples."""
+    seconds = list(map(samples, rows_of(runs)))
+    medians = [float(numpy.median(some)) if len(some) else math.nan for some in seconds]
+    return judged(runs.assign(verdict=list(map(verdict_of, rows_of(runs))), median_s=medians))
+
+
+def contradictions(said, found):
+    """Where a file says other than its samples and bytes."""
+    off = abs(said.median_s - found.median_s) > TOLERANCE * found.median_s
+    differs = (said.valid != found.valid) | ((said.doubt == "") != (found.doubt == "")) | off
+    for run in rows_of(found[differs]):
+        told = said.loc[run.name]
+        yield (
+            f"run {run.run} says {told.verdict}, step {told.median_s:.6g} s, but its samples and "
+            f"bytes say {run.verdict}, step {run.median_s:.6g} s"
+        )
+
+
+def with_steps(table):
+    """Cases with the figures of all their samples together: `step`, the median, and seconds that
+    were `timed`."""
+    seconds = [numpy.concatenate([samples(run) for run in case.runs]) for case in rows_of(table)]
+    steps = [float(numpy.median(some)) if len(some) else math.nan for some in seconds]
+    return table.assign(step=steps, timed=[step * len(some) for step, some in zip(steps, seconds)])
+
+
+# Sizes.
 
 
 def read_size(name):
-    """What the deck of a size says: settings, as in a summary, but `seq` are its lengths,
+    """What the deck of a size says: settings, as in a result, but `seq` are its lengths,
     rising."""
     deck = tomllib.loads((DECKS / f"{name}.toml").read_text(encoding="utf-8"))
     size = {}
@@ -104,11 +154,6 @@ def has_model(case, size):
     return all(case[key] == size[key] for key in MODEL)
 
 
-def least_seconds(size):
-    """Of timed steps, in every case."""
-    return 0 if size["name"] == "small" else LEAST_TIMED_SECONDS
-
-
 # What of the rules is not kept, one sentence each.
 
 
@@ -121,7 +166,7 @@ def sequences_of(size, ranks):
 
 def broken_rules(case, size):
     """Of one case."""
-    name, ranks = size["name"], case["ranks"]
+    name, ranks = size["name"], case.ranks
     if not has_model(case, size):
         yield f"its model is not that of {name}"
     for key in FIXED:
@@ -130,19 +175,18 @@ def broken_rules(case, size):
     for key in COUNTED:
         if case[key] < size[key]:
             yield f"{key} = {case[key]}, {name} needs {size[key]}"
-    if case["seq"] not in size["seq"]:
-        yield f"seq = {case['seq']} is no length of {name}"
+    if case.seq not in size["seq"]:
+        yield f"seq = {case.seq} is no length of {name}"
     sequences = sequences_of(size, ranks)
-    if tokens_of(case) != sequences * case["seq"]:
-        found = plural(tokens_of(case) // case["seq"], "sequence")
+    if tokens_of(case) != sequences * case.seq:
+        found = plural(case.micro_batch * case.micro_batches, "sequence")
         yield f"{found} in a step, {name} has {sequences}"
     if size["weak"] and ranks % RANKS_OF_WEAK:
         yield f"{plural(ranks, 'rank')}, {name} takes multiples of {RANKS_OF_WEAK}"
-    if case["verdict"] != "VALID":
-        yield case["verdict"]
-    timed = case["median_s"] * case["samples"]
-    if not timed >= least_seconds(size):
-        yield f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
+    if case.verdict != "VALID":
+        yield case.verdict
+    if name != "small" and not case.timed >= LEAST_TIMED_SECONDS:
+        yield f"{case.timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
 
 
 def broken_by_sessions(sessions, tier, published):
@@ -162,19 +206,22 @@ def broken_by_sessions(sessions, tier, published):
         yield f"tier {tier}, but its commit is {'' if is_published else 'not '}the published one"
 
 
-def broken_by_all(cases, size):
-    """Rules for all cases together."""
-    if size["weak"] and len({case["ranks"] for case in cases}) > 1:
+def broken_by_all(file, runs, size):
+    """Rules for all runs together."""
+    if size["weak"] and runs.ranks.nunique() > 1:
         yield f"cases on different numbers of ranks: {size['name']} takes a file for each"
-    windows = [[*case.get("window/begin"), *case.get("window/end")] for case in cases]
-    times = [datetime.datetime.fromisoformat(text) for texts in windows for text in texts if text]
-    if times:
-        hours = (max(times) - min(times)).total_seconds() / 3600
-        if hours > MOST_HOURS:
-            yield (
-                f"{hours:.3g} hours from the first timed step to the last, "
-                f"at most {MOST_HOURS} are allowed"
-            )
+    begun, ended = (
+        pandas.to_datetime(runs[name], format="ISO8601", utc=True, errors="coerce")
+        for name in ("begun", "ended")
+    )
+    hours = (ended.max() - begun.min()).total_seconds() / 3600
+    if hours > MOST_HOURS:
+        yield (
+            f"{hours:.3g} hours from the first timed step to the last, "
+            f"at most {MOST_HOURS} are allowed"
+        )
+    if file.verdict.startswith("VALID") and not runs.valid.all():
+        yield f"the file says {file.verdict}, but not all of its runs are valid"
 
 
 # All together.
@@ -185,33 +232,29 @@ def size_of(case):
     return next((size for size in map(read_size, NAMES) if has_model(case, size)), None)
 
 
-def bests_of(cases, size):
-    """The fastest valid case of each length; None of a length that has none."""
-    valid = [case for case in cases if case.valid]
-    found = []
-    for seq in size["seq"]:
-        some = [case for case in valid if case["seq"] == seq]
-        found.append(min(some, key=lambda case: case["median_s"], default=None))
-    return found
-
-
-def official(result, tier=BASELINE, published=""):
-    cases, sessions = result.cases, result.sessions
-    if not cases:
+def official(runs, tier=BASELINE, published=""):
+    if runs.empty:
         return Official(reasons=["no case was run"])
-    size = size_of(cases[0])
+    file, found = runs.file[0], recomputed(runs)
+    table = with_steps(cases(found))
+    size = size_of(table.iloc[0])
     if size is None:
         return Official(reasons=[f"its model is that of none of {', '.join(NAMES)}"])
-    bests = bests_of(cases, size)
-    broken = [f"case {case['case']}: {rule}" for case in cases for rule in broken_rules(case, size)]
-    if None in bests:
+    broken = [
+        f"case {case.case}: {rule}" for case in rows_of(table) for rule in broken_rules(case, size)
+    ]
+    # The fastest valid case of each length.
+    bests = table[table.valid & table.seq.isin(size["seq"])].sort_values(["seq", "step"])
+    bests = rows_of(bests.drop_duplicates("seq"))
+    if len(bests) < len(size["seq"]):
         lengths = ", ".join(map(str, size["seq"]))
         broken.append(f"{size['name']} has the lengths {lengths}, not all of them are here")
         bests = []
-    broken += broken_by_all(cases, size)
-    broken += broken_by_sessions(sessions, tier, published)
-    commit = sessions[0].get("git_hash", "") or "unknown"
-    counts = f"{plural(len(cases), 'case')} of {plural(len(sessions), 'session')}"
+    broken += broken_by_all(file, found, size)
+    broken += contradictions(runs, found)
+    broken += broken_by_sessions(file.sessions, tier, published)
+    commit = file.sessions[0].get("git_hash", "") or "unknown"
+    counts = f"{plural(len(table), 'case')} of {plural(len(file.sessions), 'session')}"
     return Official(
         size=size["name"],
         reasons=list(dict.fromkeys(broken)),

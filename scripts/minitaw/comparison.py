@@ -116,8 +116,8 @@ def slowness(match):
 
 def side_of(files):
     """One table of the cases of all files, `turn` being the number of the file."""
-    tables = [cases(runs).assign(turn=turn) for turn, runs in enumerate(files)]
-    return pandas.concat(tables, ignore_index=True)
+    tables = [runs.assign(turn=turn) for turn, runs in enumerate(files)]
+    return cases(pandas.concat(tables, ignore_index=True))
 
 
 def compare(base, new, rules):
@@ -158,16 +158,19 @@ def change_text(name, there, here):
 
 def changes_of(found, base, new):
     """(name, texts of the base, texts of the new one) of what may explain a difference."""
-    sides = [[session for file in side.file.unique() for session in file.sessions]
-             for side in (base, new)]
+    sides = [
+        [session for file in side.file.unique() for session in file.sessions]
+        for side in (base, new)
+    ]
     for name in PROGRAM:
         yield name, *({session.get(name, "") for session in side} - {""} for side in sides)
     for name in ("libraries", "environment"):
         there, here = ({text for one in side for text in one.get(name, [])} for side in sides)
         yield name, there - here, here - there
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        values = ((str(value) for match in found.cases for value in match.sides[i][name])
-                  for i in (0, 1))
+        values = (
+            (str(value) for match in found.cases for value in match.sides[i][name]) for i in (0, 1)
+        )
         yield name, *map(set, values)
 
 

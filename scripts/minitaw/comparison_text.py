@@ -5,6 +5,7 @@ import json
 import math
 
 from .intervals import Interval
+from .sealed import SCHEMA
 
 # Columns of words of the table: aspects, the most serious of which it shows.
 ASPECTS = {
@@ -107,6 +108,11 @@ def finite(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def plain(value):
+    """Of a number of numpy."""
+    return value.item()
+
+
 def aspect_json(aspect):
     found = {"outcome": aspect.outcome, "word": aspect.word}
     if aspect.units:
@@ -134,7 +140,10 @@ def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
     rules = vars(comparison.rules).items()
     found = {
-        "comparison": comparison.text(),
+        "program": "minitaw compare",
+        "schema": SCHEMA,
+        "command": "compare",
+        "verdict": comparison.text(),
         "outcome": comparison.outcome,
         "base": base,
         "new": new,
@@ -145,4 +154,4 @@ def as_json(comparison, base, new):
         "only_new": comparison.only_new,
         "cases": list(map(case_json, comparison.cases)),
     }
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(found, indent=2, ensure_ascii=False, default=plain) + "\n"

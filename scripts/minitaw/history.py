@@ -3,67 +3,35 @@
 runs, and by more than chance (docs/compare.md)."""
 
 import math
-from dataclasses import dataclass
 
 import numpy
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, norm
 
-from .intervals import blocks_of, quantiles_of
 from .numbers import plural
-from .record import Case
+from .record import rows_of, samples
 
 RISK = 0.05  # that a history without a change has a mark
 LEAST_CHANGE = 0.03  # that is marked
 SCATTERS = 2  # a change is at least so many times the scatter between runs: loads last
 RECENT = 10  # runs in which a change must show, and for which --fail tells it
-NORMAL = 1.4826  # standard deviations of a normal distribution in its median deviation
 MOST_RUNS = 1000
 
 
-@dataclass
-class Change:
-    ratio: float  # new / base of the fastest steps
-    before: int  # runs of the level before
-
-    @property
-    def word(self):
-        return "slower" if self.ratio > 1 else "faster"
-
-    def text(self):
-        before = f"the {plural(self.before, 'run')} before"
-        return f"{self.word}: step {self.ratio - 1:+.1%} against {before}"
-
-
-@dataclass
-class Run:
-    """A record's measurement of a case."""
-
-    case: Case
-    fastest: float  # s, step: the median over repetitions of the fastest of each
-    change: Change = None  # that begins here
-
-    @property
-    def counts(self):
-        """A noisy one tells more about what else ran than about the program."""
-        return "noisy" not in self.case.doubt
-
-
-def runs_of(cases):
-    """In the order of their dates. Each stands for itself by as many samples as the others have."""
-    ordered = sorted(cases, key=lambda case: case["started"])
-    blocks = [blocks_of([case]) for case in ordered]
+def history_of(cases):
+    """Measurements of one case in the order of their dates, with columns: `fastest`, the median over
+    repetitions of the fastest step of each, of as many steps as the others have; `counts`: a noisy
+    one tells more about what else ran than about the program."""
+    found = cases.sort_values("started", kind="stable", ignore_index=True)
+    blocks = [list(map(samples, case.runs)) for case in rows_of(found)]
     count = min(len(block) for some in blocks for block in some)
-    found = []
-    for case, some in zip(ordered, blocks):
-        fastest = math.exp(numpy.median(quantiles_of(some, count, 0)))
-        found.append(Run(case, fastest))
-    return found
+    fastest = [numpy.median([block[:count].min() for block in some]) for some in blocks]
+    return found.assign(fastest=fastest, counts=~found.doubt.str.contains("noisy"))
 
 
 def scatter_of(*levels):
     """Of runs around the median of their level: the standard deviation, if they were normal."""
     off = [abs(level - numpy.median(level)) for level in levels]
-    return NORMAL * float(numpy.median(numpy.concatenate(off)))
+    return float(numpy.median(numpy.concatenate(off)) / norm.ppf(0.75))
 
 
 def change_at(before, after, risk):
@@ -119,31 +87,38 @@ def placed(steps, begins):
     return bounds
 
 
-def mark(runs, risk):
-    """Marks the changes of a history at the first run of the new level."""
-    counted = [run for run in runs if run.counts]
-    steps = numpy.log([run.fastest for run in counted])
+def marked(history, risk):
+    """With the columns `level`, the number of the level of those that count; and of the first
+    measurement of a new one `ratio`, new / old of the fastest steps, and `before`, how many
+    measurements the level before has."""
+    found = history.assign(level=-1, ratio=math.nan, before=0)
+    counted = found.index[found.counts]
+    steps = numpy.log(found.fastest[counted].values)
     bounds = placed(steps, found_at(steps, risk))
-    for low, at, high in zip(bounds, bounds[1:], bounds[2:]):
-        shift = numpy.median(steps[at:high]) - numpy.median(steps[low:at])
-        counted[at].change = Change(math.exp(shift), at - low)
+    for level, (begin, end) in enumerate(zip(bounds, bounds[1:])):
+        found.loc[counted[begin:end], "level"] = level
+        if level:
+            low = bounds[level - 1]
+            shift = numpy.median(steps[begin:end]) - numpy.median(steps[low:begin])
+            found.loc[counted[begin], ["ratio", "before"]] = math.exp(shift), begin - low
+    return found
 
 
-def levels(runs):
-    """Counted runs between changes."""
-    parts = [[]]
-    for run in runs:
-        if run.change:
-            parts.append([])
-        if run.counts:
-            parts[-1].append(run)
-    return parts
+def levels(history):
+    """Logarithms of the fastest steps of each level."""
+    counted = history[history.counts]
+    return [numpy.log(some.values) for _, some in counted.groupby("level").fastest]
 
 
-def newest(runs):
-    """The newest change, and how many counted runs it has lasted; None if there is none."""
-    changes = [run for run in runs if run.change]
-    return (changes[-1], len(levels(runs)[-1])) if changes else None
+def newest(history):
+    """The measurement at which the newest change began; None if there is none."""
+    changes = history[history.ratio.notna()]
+    return None if changes.empty else changes.iloc[-1]
+
+
+def change_text(run):
+    word = "slower" if run.ratio > 1 else "faster"
+    return f"{word}: step {run.ratio - 1:+.1%} against the {plural(int(run.before), 'run')} before"
 
 
 def least_count(risk):

@@ -11,7 +11,7 @@ import numpy
 import pandas
 from scipy.stats import binom, mannwhitneyu
 
-from .record import samples
+from .record import rows_of, samples
 
 EXACT_UP_TO = 60  # values of both sides together
 
@@ -60,6 +60,13 @@ class Times:
     def unit(self):
         return "pairs of files" if self.are_paired else "repetitions"
 
+    def counts_text(self):
+        """ "5 pairs of files are", "1 and 4 repetitions are"."""
+        counts = dict.fromkeys([len(self.base), len(self.new)])
+        if [*counts] == [1]:
+            return "1 repetition is"
+        return f"{' and '.join(map(str, counts))} {self.unit} are"
+
     def left_out(self, n, m, confidence):
         if self.are_paired:
             return pairs_left_out(n, confidence)
@@ -105,7 +112,7 @@ def logarithms(blocks, quantile, count):
 def blocks_of(cases):
     """Samples of each repetition of the valid ones of these cases: {number of the file: [seconds]}."""
     found = {}
-    for case in cases[cases.valid].itertuples():
+    for case in rows_of(cases[cases.valid]):
         found.setdefault(case.turn, []).extend(map(samples, case.runs))
     return found
 
@@ -115,7 +122,9 @@ def times_of(sides, quantile, are_paired):
     base, new = map(blocks_of, sides)
     if are_paired:
         pairs = [turn for turn in base if turn in new]
-        base, new = ({turn: numpy.concatenate(side[turn]) for turn in pairs} for side in (base, new))
+        base, new = (
+            {turn: numpy.concatenate(side[turn]) for turn in pairs} for side in (base, new)
+        )
     else:
         base, new = (dict(enumerate(sum(side.values(), []))) for side in (base, new))
     count = min(map(len, [*base.values(), *new.values()]), default=0)

@@ -12,8 +12,8 @@ COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipp
 
 
 def add(parent, tag, text="", **attributes):
-    clean = {name: clean(value) for name, value in attributes.items()}
-    element = xml.SubElement(parent, tag, clean)
+    shown = {name: clean(value) for name, value in attributes.items()}
+    element = xml.SubElement(parent, tag, shown)
     element.text = clean(text)
     return element
 

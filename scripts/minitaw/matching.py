@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .command import BadInput
 from .intervals import Times
 from .numbers import cell_text
-from .record import describe, session_of
+from .record import describe, rows_of, session_of
 from .settings import DERIVED, EFFORT, VARIANT
 
 
@@ -47,11 +47,11 @@ def value_of(name, case):
     """The value of one of WHAT_MATTERS, as text; empty: not known."""
     if name in MACHINE:
         return MACHINE[name](case)
-    return cell_text(getattr(case, CHOSEN.get(name, name)))
+    return cell_text(case[CHOSEN.get(name, name)])
 
 
 def values_of(name, cases):
-    return {value_of(name, case) for case in cases.itertuples()} - {""}
+    return {value_of(name, case) for case in rows_of(cases)} - {""}
 
 
 def label_of(case):
@@ -131,7 +131,9 @@ def match_cases(base, new, allow):
     # Cases that agree in these are the same apart from what matters and from how well they were
     # measured.
     names = [one for one in base.file[0].settings if one not in {*EFFORT, *VARIANT, *DERIVED}]
-    mine, others = (dict(list(side.groupby([*names, *VARIANT], sort=False))) for side in (base, new))
+    mine, others = (
+        dict(list(side.groupby([*names, *VARIANT], sort=False))) for side in (base, new)
+    )
     found = partners(mine, others, len(names))
     if not found:
         why = why_none(base.iloc[0], new.iloc[0], names)

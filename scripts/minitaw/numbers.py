@@ -3,6 +3,7 @@
 
 import math
 import re
+from numbers import Integral
 
 NO_FIGURE = "–"
 THIN_SPACE = "\u202f"  # sets thousands apart
@@ -31,14 +32,14 @@ def listed(items, most=8):
 
 def cell_text(value):
     """A cell without its unit; as many digits as tell the number from any other."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    return repr(float(value)).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def figure(value, digits=4):
     """So many significant digits, no exponent, thousands set apart: 12 407, 0.1652."""
     if not exists(value) or math.isinf(value):
         return NO_FIGURE
-    if isinstance(value, int):
+    if isinstance(value, Integral):
         return f"{value:,}".replace(",", THIN_SPACE)
     places = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
     if not -MOST_PLACES < places < MOST_PLACES:

@@ -18,8 +18,7 @@ from .settings import BATCH, DERIVED, EFFORT, MODEL, VARIANT, WORK
 # Control characters could command the terminal on which a text is shown, and are allowed nowhere in
 # a page or in XML.
 CONTROLS = {
-    code: "\ufffd"
-    for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF)
+    code: "\ufffd" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF)
 }
 KEYS = ["file", "case"]
 OF_RANKS = "rank of the job"  # axis of what a session has for each rank
@@ -111,10 +110,18 @@ def columns_of(runs):
 
 
 # Columns that scripts use, whichever others a file has.
-NEEDED = {*MODEL, *WORK, *BATCH, *VARIANT, *EFFORT, *DERIVED, *"""case repetition session status
+NEEDED = {
+    *MODEL,
+    *WORK,
+    *BATCH,
+    *VARIANT,
+    *EFFORT,
+    *DERIVED,
+    *"""case repetition session status
 verdict reason started begun ended median_s q1_s q3_s samples spread tokens_per_s peak mfu
 memory_planned memory_measured process_peak device_used bytes_inside bytes_between exposed_share
-idle_share overlap attention_used transport_used energy""".split()}
+idle_share overlap attention_used transport_used energy""".split(),
+}
 
 
 def table_of(file):
@@ -168,15 +175,19 @@ def judged(table):
 # Cases: all repetitions together.
 
 
+def rows_of(table):
+    return [row for _, row in table.iterrows()]
+
+
 def verdict_of(runs):
-    """Of a case, from the runs of it."""
-    bad = runs[~runs.valid]
-    asked = runs.repeats.iloc[-1]  # the last session may have asked for more
-    if len(bad):
-        return bad.verdict.iloc[0]
+    """Of a case, from the rows of its runs."""
+    asked = runs[-1].repeats  # the last session may have asked for more
+    for run in runs:
+        if not run.valid:
+            return run.verdict
     if len(runs) < asked:
         return f"INVALID: {len(runs)} of {plural(asked, 'repetition')}"
-    return next((run.verdict for run in runs.itertuples() if run.doubt), "VALID")
+    return next((run.verdict for run in runs if run.doubt), "VALID")
 
 
 def figures_of(runs):
@@ -200,9 +211,11 @@ def cases(runs):
     found[whole] = counted[whole].quantile(interpolation="lower").astype(int)
     found["samples"] = counted.samples.sum()
     found["repeats"] = groups.repeats.last()
-    parts = {key: some for key, some in groups}
-    found["verdict"] = [verdict_of(parts[key]) for key in found.index]
-    found["runs"] = [[row for _, row in parts[key].iterrows()] for key in found.index]
+    parts = {key: [] for key in found.index}
+    for row in rows_of(runs):
+        parts[row.file, row.case].append(row)
+    found["verdict"] = list(map(verdict_of, parts.values()))
+    found["runs"] = list(parts.values())
     found = judged(found.reset_index())
     found["label"] = [f"{file.letter}{case}" for file, case in zip(found.file, found.case)]
     return found

@@ -2,10 +2,9 @@
 """The rate of each case over dates and commits; lasting changes that are more than the noise
 between runs are marked (docs/compare.md)."""
 
-import datetime
 import math
 
-import numpy
+import pandas
 
 from .command import PICTURES, BadInput, Parser, suffix_of, write_stdout
 from .drawing import legend_below, new_figure, save, styles_of
@@ -14,17 +13,18 @@ from .history import (
     RECENT,
     RISK,
     SCATTERS,
+    change_text,
+    history_of,
     least_count,
     levels,
-    mark,
+    marked,
     newest,
-    runs_of,
     scatter_of,
 )
 from .matching import MACHINE, value_of
 from .numbers import figure, percent, plural
-from .record import describe, load_all
-from .settings import TOLD, grouped, setting_text, telling
+from .record import cases, describe, load_all, rows_of, session_of
+from .settings import TOLD, setting_text, telling
 
 COLUMNS = (
     "started, commit, rate, spread of the steps, fastest step, against the median of its level"
@@ -33,138 +33,115 @@ HASH_LETTERS = 18  # of a commit in a row
 TITLE = "speed of the fastest steps relative to the first run; ▲▼: a lasting change; hollow: noisy"
 
 
-def histories(results):
+def histories(runs):
     """{what tells a case from the others: its valid measurements on one machine, with their
     changes}."""
-    every = [case for result in results for case in result.cases]
-    known = [case for case in every if case.valid and case.samples.size]
-    if not known:
+    known = cases(runs)
+    known = known[known.valid].reset_index(drop=True)
+    if known.empty:
         raise BadInput("no file has a valid case")
     # describe() names the others.
     told = telling(known, [name for name in TOLD if name not in ("ranks", "groups", "context")])
-
-    def alike(case):
-        return case["identity"], *(value_of(name, case) for name in MACHINE)
-
-    parts = grouped(known, alike)
-    machines = [dict(zip(MACHINE, key[1:])) for key in parts]
-    differ = [name for name in MACHINE if len({machine[name] for machine in machines}) > 1]
+    for name in MACHINE:
+        known[name] = [value_of(name, case) for case in rows_of(known)]
+    differ = [name for name in MACHINE if known[name].nunique() > 1]
+    parts = known.groupby(["identity", *MACHINE], sort=False)
     found = {}
-    for number, (cases, machine) in enumerate(zip(parts.values(), machines)):
-        words = [f"{number}: {describe(cases[0])}"]
-        words += [setting_text(name, cases[0][name]) for name in told]
-        words += [f"{name} {machine[name]}" for name in differ]
-        found[", ".join(words)] = runs_of(cases)
-    for runs in found.values():
-        mark(runs, RISK / len(found))
+    for number, (_, some) in enumerate(parts):
+        case = some.iloc[0]
+        words = [f"{number}: {describe(case)}"]
+        words += [setting_text(name, case[name]) for name in told]
+        words += [f"{name} {case[name]}" for name in differ]
+        found[", ".join(words)] = marked(history_of(some), RISK / len(parts))
     return found
 
 
-def verdict(runs, risk):
+def verdict(history, risk):
     """What the history says, in a sentence."""
-    counted = [run for run in runs if run.counts]
-    noisy = len(runs) - len(counted)
+    count = int(history.counts.sum())
+    noisy = len(history) - count
     left_out = f"; {plural(noisy, 'noisy run')} did not count" if noisy else ""
-    if len(counted) < least_count(risk):
-        there = plural(len(counted), "run")
+    if count < least_count(risk):
+        there = plural(count, "run")
         return f"unknown: {there}, {least_count(risk)} or more can show a change{left_out}"
-    parts = [numpy.log([run.fastest for run in part]) for part in levels(runs) if part]
+    parts = levels(history)
     scatter = scatter_of(*parts)
     least = max(LEAST_CHANGE, math.expm1(SCATTERS * scatter))
     seen = f"changes below {least:.1%} would not be seen (runs scatter by {scatter:.1%})"
-    said = f"no change in {len(counted)} runs"
-    if last := newest(runs):
-        run, lasted = last
-        since = f"since {run.case['started']} ({plural(lasted, 'run')})"
-        said = f"{run.change.text()}, {since}"
+    run = newest(history)
+    if run is None:
+        said = f"no change in {count} runs"
+    else:
+        said = f"{change_text(run)}, since {run.started} ({plural(len(parts[-1]), 'run')})"
     return f"{said}; {seen}{left_out}"
 
 
 # For people.
 
 
-def row_of(run, level):
-    case = run.case
-    if not run.counts:
-        against, told = "", "noisy, does not count"
-    else:
-        against = f"{run.fastest / level - 1:+.1%}"
-        told = run.change.text() if run.change else ""
-    return (
-        case["started"],
-        case.session.get("git_hash", "")[:HASH_LETTERS],
-        f"{figure(case['tokens_per_s'])} token/s",
-        f"spread {percent(case['spread'])}",
-        f"{run.fastest:.4g} s",
-        against,
-        told,
+def table(name, history, risk):
+    """Its rows, and what they say."""
+    against = history.fastest / history.groupby("level").fastest.transform("median") - 1
+    found = pandas.DataFrame({"started": history.started})
+    found["commit"] = [
+        session_of(run).get("git_hash", "")[:HASH_LETTERS] for run in rows_of(history)
+    ]
+    found["rate"] = [f"{figure(rate)} token/s" for rate in history.tokens_per_s]
+    found["spread"] = [f"spread {percent(spread)}" for spread in history.spread]
+    found["fastest"] = [f"{seconds:.4g} s" for seconds in history.fastest]
+    found["against"] = against.map("{:+.1%}".format).where(history.counts, "")
+    found["told"] = [
+        "noisy, does not count" if not run.counts else change_text(run) if run.ratio > 0 else ""
+        for run in rows_of(history)
+    ]
+    rows = found.apply(lambda column: column.str.ljust(column.str.len().max())).agg(
+        "  ".join, axis=1
     )
+    text = "".join(f"  {row}".rstrip() + "\n" for row in rows)
+    return f"# {name}\n# {COLUMNS}\n{text}# {verdict(history, risk)}\n"
 
 
-def rows_of(runs):
-    level = {}
-    for part in levels(runs):
-        middle = numpy.median([run.fastest for run in part]) if part else math.nan
-        level |= {id(run): middle for run in part}
-    return [row_of(run, level.get(id(run))) for run in runs]
+def draw_history(axes, label, style, history):
+    dates = pandas.to_datetime(history.started, format="ISO8601", utc=True, errors="coerce")
+    speeds = history.fastest[0] / history.fastest
+    axes.plot(dates, speeds, label=label, **style)
+    hollow = {"marker": "o", "markerfacecolor": "white", "color": style["color"]}
+    axes.plot(dates[~history.counts], speeds[~history.counts], linestyle="", **hollow)
+    for at, ratio in history.ratio.dropna().items():
+        axes.annotate("▼" if ratio > 1 else "▲", (dates[at], speeds[at]))
 
 
-def table(name, runs, risk):
-    rows = rows_of(runs)
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    text = ""
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths)]
-        text += f"  {'  '.join(cells)}".rstrip() + "\n"
-    return f"# {name}\n# {COLUMNS}\n{text}# {verdict(runs, risk)}\n"
-
-
-def draw_history(axes, label, style, runs):
-    places = []
-    for run in runs:
-        date = datetime.datetime.fromisoformat(run.case["started"])
-        places.append((date, runs[0].fastest / run.fastest))
-    axes.plot(*zip(*places), label=label, **style)
-    noisy = [place for run, place in zip(runs, places) if not run.counts]
-    if noisy:
-        hollow = {"marker": "o", "markerfacecolor": "white", "color": style["color"]}
-        axes.plot(*zip(*noisy), linestyle="", **hollow)
-    for run, place in zip(runs, places):
-        if run.change:
-            axes.annotate("▼" if run.change.word == "slower" else "▲", place)
-
-
-def draw(cases):
-    """The figure of a history: a line for each case; noisy runs are hollow."""
-    drawn, styles = new_figure(6.5, 3.5), styles_of(cases)
+def draw(found):
+    """The figure: a line for each history; noisy runs are hollow."""
+    drawn, styles = new_figure(6.5, 3.5), styles_of(found)
     axes = drawn.subplots()
-    for number, (name, runs) in enumerate(cases.items()):
-        label = f"{runs[0].case['schedule']} ({number})"
-        draw_history(axes, label, styles[name], runs)
+    for number, (name, history) in enumerate(found.items()):
+        draw_history(axes, f"{history.schedule[0]} ({number})", styles[name], history)
     axes.set_title(TITLE, loc="left", fontsize=9)
     axes.tick_params(axis="x", rotation=30)
     legend_below(drawn, axes)
     return drawn
 
 
-def closing(cases):
+def closing(found):
     """(whether the newest change of a case is slower, and not more than ten runs old; the line)."""
-    count = len(cases)
-    recent = {}
-    for name, runs in cases.items():
-        last = newest(runs)
-        if last and last[1] <= RECENT:
-            recent[name] = last[0]
-    for word in ("slower", "faster"):
-        some = [(name, run) for name, run in recent.items() if run.change.word == word]
+    count = len(found)
+    changes = {
+        name: newest(history)
+        for name, history in found.items()
+        if (history.level == history.level.max()).sum() <= RECENT
+    }
+    changes = {name: run for name, run in changes.items() if run is not None}
+    for is_slower, word in ((True, "SLOWER"), (False, "FASTER")):
+        some = [(name, run) for name, run in changes.items() if (run.ratio > 1) == is_slower]
         if some:
             name, run = some[0]
-            return word == "slower", (
-                f"TREND: {word.upper()}: {len(some)} of {plural(count, 'case')}, first {name}: "
-                f"{run.change.text()}, since {run.case['started']}"
+            return is_slower, (
+                f"TREND: {word}: {len(some)} of {plural(count, 'case')}, first {name}: "
+                f"{change_text(run)}, since {run.started}"
             )
     least = least_count(RISK / count)
-    unknown = sum(sum(run.counts for run in runs) < least for runs in cases.values())
+    unknown = sum(int(history.counts.sum()) < least for history in found.values())
     known = f"no change in the newest {RECENT} runs of {plural(count - unknown, 'case')}"
     few = f", {unknown} with too few runs" if unknown else ""
     return False, f"TREND: {'UNKNOWN' if unknown == count else 'SAME'}: {known}{few}"
@@ -189,12 +166,12 @@ def main(words=None):
     options = parser.parse_args(words)
     if options.output:
         suffix_of(options.output, *PICTURES)
-    cases = histories(load_all(options.files))
-    for name, runs in cases.items():
-        write_stdout(table(name, runs, RISK / len(cases)))
+    found = histories(load_all(options.files))
+    for name, history in found.items():
+        write_stdout(table(name, history, RISK / len(found)))
     if options.output:
-        save(draw(cases), options.output)
+        save(draw(found), options.output)
         write_stdout(f"{options.output}\n")
-    slower, said = closing(cases)
+    slower, said = closing(found)
     write_stdout(f"{said}\n")
     return int(slower and options.fail)

@@ -4,27 +4,27 @@ settings, machines. And that its intervals end where the tables of the distribut
 it follows what they cover, whatever the distribution.
 """
 
-import copy
 import json
 import math
 import os
-import random
 import xml.etree.ElementTree as xml
+from dataclasses import dataclass
 
 import numpy
+import pandas
 from support import SAMPLE, refusal_of, refused, run_checks
+from minitaw import record
 from minitaw.aspects import Rules, judge
 from minitaw.compare import threshold
 from minitaw.comparison import compare
 from minitaw.comparison_text import as_json, as_text
-from minitaw.intervals import Interval, median_interval, shift_interval
+from minitaw.intervals import Interval, Times
 from minitaw.junit import as_junit
-from minitaw.matching import label_of
-from minitaw.record import Result, load
 
 SEED = int(os.environ.get("MINITAW_SEED", 20111741))
-RANDOM = random.Random(SEED)
-SEEN = load(SAMPLE)
+RANDOM = numpy.random.default_rng(SEED)
+SEEN = record.load(SAMPLE)
+SETTINGS = SEEN.file[0].settings
 SESSION = {
     "devices": ["host, 2 threads"] * 3,
     "hosts": ["node 0"] * 3,
@@ -35,32 +35,44 @@ SESSION = {
 STEPS = 6
 
 
-def measured(seconds, repetitions=1, **settings):
-    """A case with steps of about `seconds`, a little different in each, in as many repetitions as
-    wanted."""
-    case = copy.copy(SEEN.cases[0])
-    case.row = case.row | {"steps": STEPS, "repeats": repetitions} | settings
-    count = STEPS * repetitions
-    samples = numpy.array(
-        [[seconds * (1 + 0.01 * RANDOM.random()) for _ in range(3)] for _ in range(count)]
-    )
-    case.data = case.data | {
-        "seconds": samples,
-        "repetition": numpy.arange(count) // STEPS,
-        "position": numpy.arange(repetitions),
-        "losses": case.data["losses"].copy(),
-    }
-    case.__dict__.pop("samples", None)  # computed once
-    return case
+class Memory(record.File):
+    """A file that was never written."""
+
+    def array(self, run, name):
+        return self.content[run][name]
 
 
-def file_of(*cases, **session):
-    file = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION | session])
-    for number, case in enumerate(cases):
-        case.file = file
-        case.row = case.row | {"case": number, "session": 0}
-        file.cases.append(case)
-    return file
+@dataclass
+class Case:
+    columns: dict
+    seconds: numpy.ndarray  # [repetition, step, rank]
+    losses: numpy.ndarray
+
+    def rows(self):
+        """Of each repetition: columns and arrays."""
+        for repetition, seconds in enumerate(self.seconds):
+            arrays = {"seconds": seconds, "losses": self.losses}
+            yield self.columns | {"repetition": repetition}, arrays
+
+
+def measured(seconds, repetitions=1, **columns):
+    """Steps of about so many seconds, a little different in each."""
+    first = SEEN.iloc[0].to_dict() | {"steps": STEPS, "repeats": repetitions, "verdict": "VALID"}
+    samples = seconds * (1 + 0.01 * RANDOM.random((repetitions, STEPS, 3)))
+    return Case(first | columns, samples, 3.0 - 0.125 * numpy.arange(5))
+
+
+def file_of(*cases, settings=SETTINGS, **session):
+    """The runs of a file, as load() has them."""
+    rows = [
+        (columns | {"case": number}, arrays)
+        for number, case in enumerate(cases)
+        for columns, arrays in case.rows()
+    ]
+    file = Memory("a.h5", settings=settings, sessions=[SESSION | session])
+    file.content = [arrays for _, arrays in rows]
+    runs = pandas.DataFrame([columns for columns, _ in rows])
+    return record.judged(runs.assign(run=range(len(rows)), file=file, session=0))
 
 
 def compared_once(change, rules=None, dtype="fp32", **session):
@@ -73,72 +85,74 @@ def compared_once(change, rules=None, dtype="fp32", **session):
 def compared_in_turn(pairs, change):
     """Many pairs of files of one case; both of a pair see the same drift."""
     base, new = [], []
-    for i in range(pairs):
-        drift = 1 + 0.5 * abs(math.sin(i))
+    for drift in 1 + 0.5 * abs(numpy.sin(range(pairs))):
         base.append(file_of(measured(drift)))
-        new.append(file_of(measured(drift)))
-        change(new[-1].cases[0])
+        changed = measured(drift)
+        change(changed)
+        new.append(file_of(changed))
     return compare(base, new, Rules())
 
 
 def times(column, factor):
-    """Of a column of the summary."""
-
     def change(case):
-        case.row[column] = round(case.row[column] * factor)
-
-    return change
-
-
-def scaled(name, where, factor):
-    """Those elements of a dataset that where(array) tells."""
-
-    def change(case):
-        case.data[name][where(case.data[name])] *= factor
+        case.columns[column] = round(case.columns[column] * factor)
 
     return change
 
 
 def slower(factor):
-    """On the slowest rank of each step."""
-    return scaled(
-        "seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmax(axis=1)), factor
-    )
+    def change(case):
+        case.seconds *= factor
+
+    return change
 
 
 def loss(at, factor):
-    return scaled("losses", lambda _: at, factor)
+    def change(case):
+        case.losses[at] *= factor
+
+    return change
 
 
 def fail(case):
-    case.row.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
+    case.columns.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
 
 
 def unchanged(case):
     pass
 
 
+def aspect_of(found, name):
+    return found.cases[0].aspects[name]
+
+
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
         assert found.word == "SAME", found.notes
         assert found.outcome == "same", found.notes
-        assert len(found.notes) == (found.cases[0].times.unit == "repetitions"), found.notes
+        assert len(found.notes) == (not found.cases[0].times.are_paired), found.notes
         assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
-    other = file_of(measured(1, 6))
-    other.settings = other.settings[::-1]  # as programs of another day may name them
+    # as programs of another day may name them
+    other = file_of(measured(1, 6), settings=SETTINGS[::-1])
     assert compare([file_of(measured(1, 6))], [other], Rules()).word == "SAME"
+
+
+def fast_ranks(case):
+    """All but the slowest of each step are twice as fast."""
+    slowest = case.seconds.argmax(axis=2)[..., None]
+    case.seconds[numpy.arange(3) != slowest] /= 2
+
+
+def five_in_six(case):
+    case.seconds[:, 1:] *= 3
 
 
 def check_one_change():
     """What is said of which aspect, if one thing differs."""
-    others = scaled(
-        "seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmin(axis=1)), 0.5
-    )
-    five_in_six = scaled("seconds", lambda seconds: numpy.arange(len(seconds)) % 6 != 0, 3)
     for change, rules, name, word in (
         (slower(1.2), {}, "time", "SLOWER"),
         (slower(1.2), {"threshold": 0.3}, "time", "SAME"),
-        (others, {}, "time", "SAME"),
+        (fast_ranks, {}, "time", "SAME"),
         (five_in_six, {}, "time", "SAME"),
         (five_in_six, {"quantile": 0.5}, "time", "SLOWER"),
         (fail, {}, "time", ""),
@@ -155,80 +169,55 @@ def check_one_change():
         (loss(0, math.nan), {}, "first loss", "WRONG"),
     ):
         found = compared_once(change, Rules(**rules))
-        assert found.cases[0].aspects[name].word == word, (name, word, found.cases[0].aspects[name])
-        assert found.outcome == (
-            "worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"
-        ), (name, word, found.text())
+        assert aspect_of(found, name).word == word, (name, word, aspect_of(found, name))
+        is_worse = word in ("", "SLOWER", "BROKEN", "MORE", "WRONG")
+        assert found.outcome == ("worse" if is_worse else "same"), (name, word, found.text())
     for at, factor, name, word in (
         (0, 1 + 9.5e-4, "first loss", "SAME"),
         (0, 1 + 1.05e-3, "first loss", "WRONG"),
         (-1, 1 + 9.5e-3, "last loss", "SAME"),
         (-1, 1 - 1.05e-2, "last loss", "WRONG"),
     ):
-        assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (
-            name,
-            factor,
-        )
+        found = aspect_of(compared_once(loss(at, factor), dtype="bf16"), name)
+        assert found.word == word, (name, factor)
 
 
 def check_slower():
     found = compared_once(slower(1.2))
-    time = found.cases[0].aspects["time"]
+    time = aspect_of(found, "time")
     assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe")
     assert "step time" in found.text()
-    assert abs(time.ratio.estimate - 1.2) < 0.02
-    assert abs(time.base - 1) < 0.02
-    assert abs(time.new - 1.2) < 0.02
+    figures = numpy.array([time.ratio.estimate, time.base, time.new])
+    assert (abs(figures - [1.2, 1, 1.2]) < 0.02).all(), time
     for pairs in (7, 8):
-        time = compared_in_turn(pairs, slower(1.1)).cases[0].aspects["time"]
+        time = aspect_of(compared_in_turn(pairs, slower(1.1)), "time")
         assert time.word == "SLOWER", "a drift that both share does not matter"
-        assert (
-            abs(time.new / time.base / time.ratio.estimate - 1) < 1e-12
-        ), "the times beside the ratio are those of the pair in the middle"
-    assert compared_in_turn(7, scaled("seconds", lambda _: ..., 1 / 1.1)).word == "FASTER"
+        shown = time.new / time.base
+        assert abs(shown / time.ratio.estimate - 1) < 1e-12, "those of the pair in the middle"
+    assert compared_in_turn(7, slower(1 / 1.1)).word == "FASTER"
+
+
+def files_with(count, *cases):
+    """So many files, each of cases with these arguments of measured()."""
+    return [file_of(*(measured(**case) for case in cases)) for _ in range(count)]
 
 
 def check_units():
-    """Files that are not in pairs are repetitions; too few measurements are ambiguous; one
-    repetition comes with a warning."""
-    found = compare(
-        [file_of(measured(1)) for _ in range(5)],
-        [file_of(measured(1.3)) for _ in range(4)],
-        Rules(),
-    )
-    assert found.cases[0].times.unit == "repetitions"
-    assert found.cases[0].aspects["time"].word == "SLOWER"
+    """Files that are not in pairs are repetitions; too few measurements are ambiguous."""
+    found = compare(files_with(5, {"seconds": 1}), files_with(4, {"seconds": 1.3}), Rules())
+    assert not found.cases[0].times.are_paired and aspect_of(found, "time").word == "SLOWER"
     pairs = compared_in_turn(5, slower(2))
     assert pairs.outcome == "ambiguous"
-    assert "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
-    few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
-    assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
-    assert (
-        compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit
-        == "samples"
-    )
-    for seconds in (1, 0.5, 2):
-        found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
-        assert found.word == "AMBIGUOUS" and any(
-            "one repetition" in note for note in found.notes
-        ), "two runs may differ, or agree, by chance"
+    assert "5 pairs of files are too few" in aspect_of(pairs, "time").reason
+    for base, new, said in ((3, 4, "3 and 4 repetitions are"), (1, 1, "1 repetition is")):
+        found = compare([file_of(measured(1, base))], [file_of(measured(2, new))], Rules())
+        assert f"{said} too few" in aspect_of(found, "time").reason, found.text()
+        assert found.word == "AMBIGUOUS", "two runs may differ, or agree, by chance"
     assert "there is one file of each" in compared_once(unchanged).notes[-1]
 
 
-def check_many_samples():
-    case = measured(1)
-    case.data["seconds"] = numpy.tile(case.data["seconds"], (3000, 1))
-    case.data["repetition"] = numpy.zeros(len(case.data["seconds"]), dtype=int)
-    file = file_of(case)
-    found = compare([file], [file], Rules())
-    thousand, every = found.cases[0].times.base, case.samples
-    assert len(thousand) == 1000
-    assert math.exp(thousand[0]) == every.min()
-    assert abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12
-    assert abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
-
-
 def check_threshold():
+    way = "{}, by less or by more than the threshold of 5 %; measure more"
     for low, high, word, why in (
         (0.96, 1.04, "SAME", ""),
         (1.02, 1.049, "SAME", ""),
@@ -237,31 +226,21 @@ def check_threshold():
         (0.96, 1.06, "AMBIGUOUS", "unknown"),
         (0.5, 2, "AMBIGUOUS", "unknown"),
         (1, 1.06, "AMBIGUOUS", "unknown"),
-        (
-            1.018,
-            1.121,
-            "AMBIGUOUS",
-            ": slower, by less or by more than the threshold of 5 %; measure more",
-        ),
-        (
-            0.8,
-            0.953,
-            "AMBIGUOUS",
-            ": faster, by less or by more than the threshold of 5 %; measure more",
-        ),
+        (1.018, 1.121, "AMBIGUOUS", way.format("slower")),
+        (0.8, 0.953, "AMBIGUOUS", way.format("faster")),
     ):
         interval = Interval(low, (low + high) / 2, high)
         found = judge(interval, interval, Rules())
         assert found[0] == word and why in found[1] and "take" not in found[1], (low, high, found)
+    assert threshold("5%") == threshold("0.05") == 0.05
 
 
 def pairs_of(*factors, cases=2, **rules):
     """As many pairs; the last one of the cases is slower by these factors."""
 
     def file(last):
-        return file_of(
-            *(measured(1, seq=128 << i) for i in range(cases - 1)), measured(last, seq=1 << 20)
-        )
+        others = (measured(1, seq=128 << i) for i in range(cases - 1))
+        return file_of(*others, measured(last, seq=1 << 20))
 
     return compare([file(1) for _ in factors], [file(f) for f in factors], Rules(**rules))
 
@@ -288,8 +267,8 @@ def check_many_cases():
         "measure more, 10 of each" in found.text()
     )
     assert "for all 13 intervals at once" in as_text(found, "a", "b")
-    assert {c.aspects["time"].word for c in found.cases[:-1]} == {"SAME"}
-    few = pairs_of(*[1] * 6, looks=10).cases[0].aspects["time"]
+    assert {one.aspects["time"].word for one in found.cases[:-1]} == {"SAME"}
+    few = aspect_of(pairs_of(*[1] * 6, looks=10), "time")
     assert few.word == "AMBIGUOUS", few
     assert "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason, few
     assert pairs_of(*[1] * 9, looks=10).word == "SAME", "each case alone says so"
@@ -298,115 +277,87 @@ def check_many_cases():
 def check_together():
     """Cases whose intervals reach below the threshold can be slower together, as with a loop
     planted in every transfer."""
-    factors = [
-        [1.02, 1.02, 1.02, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3],
-        [1.3, 1.3, 1.3, 1.02, 1.02, 1.02, 1.3, 1.3, 1.3],
-        [1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.02, 1.02, 1.02],
-    ]
-    base = [file_of(*(measured(1, seq=64 << i) for i in range(3))) for _ in range(9)]
-    new = [
-        file_of(*(measured(of[pair], seq=64 << i) for i, of in enumerate(factors)))
-        for pair in range(9)
-    ]
+    factors = numpy.full((9, 3), 1.3)
+    factors[numpy.arange(9), numpy.arange(9) // 3] = 1.02
+    base, new = (
+        [file_of(*(measured(of, seq=64 << i) for i, of in enumerate(pair))) for pair in side]
+        for side in (numpy.ones((9, 3)), factors)
+    )
     found = compare(base, new, Rules())
-    assert [c.aspects["time"].word for c in found.cases] == ["AMBIGUOUS"] * 3
-    assert found.together.word == "SLOWER"
-    assert found.outcome == "worse", found.text()
-    assert found.text().startswith(
-        "REGRESSION: all 3 cases together: step time: new / base = 1.199"
-    ), found.text()
-    assert "slower, by less or by more" in as_text(found, "a", "b")
-    assert "# all cases together: SLOWER: new / base = 1.199" in as_text(found, "a", "b")
+    assert [one.aspects["time"].word for one in found.cases] == ["AMBIGUOUS"] * 3
+    assert found.together.word == "SLOWER" and found.outcome == "worse", found.text()
+    assert abs(found.together.ratio.estimate - 1.199) < 0.005
+    begin = "REGRESSION: all 3 cases together: step time: new / base = 1."
+    assert found.text().startswith(begin), found.text()
+    text = as_text(found, "a", "b")
+    assert "slower, by less or by more" in text
+    assert "# all cases together: SLOWER: new / base = 1." in text
     assert json.loads(as_json(found, "a", "b"))["together"]["word"] == "SLOWER"
     *_, suite = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
-    assert (suite.get("name"), suite.get("failures"), suite.get("tests")) == (
-        "all cases together",
-        "1",
-        "1",
-    ), suite.attrib
+    counts = suite.get("name"), suite.get("failures"), suite.get("tests")
+    assert counts == ("all cases together", "1", "1"), suite.attrib
 
 
 def check_excluded():
     """SAME says what it excludes: the upper end of the widest interval, here the largest of six
     ratios."""
+
+    def side(ratios, **first):
+        for ratio in ratios:
+            cases = measured(1, **{"seq": 64} | first), measured(1, seq=128)
+            cases[0].seconds[:], cases[1].seconds[:] = 1, ratio
+            yield file_of(*cases)
+
     ratios = [0.99, 1.0, 1.01, 1.02, 1.03, 1.04]
-    base, new = (
-        [file_of(measured(1, seq=64), measured(1, seq=128)) for _ in ratios] for _ in range(2)
-    )
-    for side, factors in ((base, [1] * 6), (new, ratios)):
-        for file, factor in zip(side, factors):
-            file.cases[0].data["seconds"] = numpy.ones((STEPS, 3))
-            file.cases[1].data["seconds"] = numpy.full((STEPS, 3), factor)
-    found = compare(base, new, Rules())
-    assert (
-        found.text()
-        == "SAME: no step time of 2 cases is longer by more than 4.0 % (case 1), 95 % sure"
-    ), found.text()
-    for case in (file.cases[0] for file in new):
-        case.row["seq"] = 1
-    assert (
-        compare(base, new, Rules()).text()
-        == "SAME: no step time of 1 case is longer by more than 4.0 %, 95 % sure"
-    )
+    base, new, other = list(side([1] * 6)), list(side(ratios)), list(side(ratios, seq=1))
+    said = "SAME: no step time of {} is longer by more than 4.0 %{}, 95 % sure"
+    assert compare(base, new, Rules()).text() == said.format("2 cases", " (case 1)")
+    assert compare(base, other, Rules()).text() == said.format("1 case", "")
     off = compare(base, new, Rules(threshold=math.inf))
     assert off.text() == "SAME: in what was compared; no step times were"
-    assert {c.aspects["time"].word for c in off.cases} == {"OFF"}
+    assert {one.aspects["time"].word for one in off.cases} == {"OFF"}
     assert "threshold off, memory 5 %" in as_text(off, "a", "b")
     assert json.loads(as_json(off, "a", "b"))["threshold"] is None
 
 
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
-    few, many = measured(1, 6), measured(1, 6)
-    many.data["seconds"] = numpy.concatenate([many.data["seconds"], numpy.full((36, 3), 0.5)])
-    many.data["repetition"] = numpy.concatenate([many.data["repetition"], many.data["repetition"]])
-    many.row["steps"] = 12
+    few, many = measured(1, 6), measured(1, 6, steps=12)
+    many.seconds = numpy.concatenate([many.seconds, numpy.full((6, 6, 3), 0.5)], axis=1)
     found = compare([file_of(few)], [file_of(many)], Rules())
-    assert found.cases[0].aspects["time"].word == "SAME"
+    assert aspect_of(found, "time").word == "SAME"
     assert any("steps = 6 -> 12" in note for note in found.notes)
 
 
 def check_matching():
-    a, b, c, d = (
-        measured(1, 4),
-        measured(2, 4, schedule="ddp"),
-        measured(3, 4, schedule="ddp", seq=256),
-        measured(2, 4, schedule="ddp"),
-    )
+    a, b = measured(1, 4), measured(2, 4, schedule="ddp")
+    c, d = measured(3, 4, schedule="ddp", seq=256), measured(2, 4, schedule="ddp")
     found = compare([file_of(a, b)], [file_of(c, d)], Rules())
-    assert [one.case["schedule"] for one in found.cases] == ["ddp"]
-    assert found.cases[0].aspects["time"].word == "SAME"
+    assert [one.case.schedule for one in found.cases] == ["ddp"]
+    assert aspect_of(found, "time").word == "SAME"
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
     assert [note for note in found.notes if note.startswith("only")] == [
         f"only in the base: {found.only_base[0]}",
         f"only in the new one: {found.only_new[0]}",
     ]
-    for sides, said in (
-        (
-            (file_of(a, b), file_of(d)),
-            f"REGRESSION: 1 of the base's cases missing in the new one, first {label_of(a)}",
-        ),
-        ((file_of(b), file_of(a, d)), "SAME"),
+    lacks = f"REGRESSION: 1 of the base's cases missing in the new one, first {found.only_base[0]}"
+    for base, new, said in (
+        (file_of(a, b), file_of(d), lacks),
+        (file_of(b), file_of(a, d), "SAME"),
     ):
-        for missing in ("list", "fail"):
-            assert (
-                compare(sides[:1], sides[1:], Rules(missing=missing))
-                .text()
-                .startswith(said if missing == "fail" else "SAME")
-            ), said
+        assert compare([base], [new], Rules()).word == "SAME"
+        assert compare([base], [new], Rules(missing="fail")).text().startswith(said), said
     failed = measured(2, 4, schedule="ddp")
     fail(failed)
     both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
     assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp"), both
     assert "; 1 of the base's cases missing in the new one" in both, both
-    said = refusal_of(
-        compare, [file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()
-    )
+    said = refusal_of(compare, [file_of(measured(1, 4))], [file_of(c)], Rules())
     assert "no case in common" in said and "schedule is tawpipe" in said
 
 
 def check_what_matters():
-    for name, row in {
+    for name, columns in {
         "dtype": {"dtype": "bf16"},
         "recompute": {"recompute": "none"},
         "attention": {"attention_used": "cudnn"},
@@ -417,8 +368,8 @@ def check_what_matters():
         "clip_norm": {"clip_norm": 0.5},
     }.items():
 
-        def change(case, row=row):
-            case.row.update(row)
+        def change(case, columns=columns):
+            case.columns.update(columns)
 
         assert f"--allow {name}" in refusal_of(compared_once, change)
         found = compared_once(change, Rules(allow=[name]))
@@ -435,23 +386,23 @@ def check_what_matters():
     for name, session in machines.items():
         assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
         assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).word == "SAME"
-    more = {
-        name: [*SESSION[name], other]
-        for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))
-    }
+    others = {"devices": "host, 1 threads", "nodes": 1, "cpu": "another"}
+    more = {name: [*SESSION[name], other] for name, other in others.items()}
     found = compared_once(loss(0, 2), Rules(allow=["nodes"]), nodes=[0, 0, 1])
-    assert found.cases[0].aspects["first loss"].word == "WRONG", "nodes explain no other loss"
-    assert (
-        compared_once(unchanged, **more).word == "SAME"
-    ), "the fourth rank of the job is not in the case"
-    devices = [
-        [f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)]
+    assert aspect_of(found, "first loss").word == "WRONG", "nodes explain no other loss"
+    found = compared_once(unchanged, **more)
+    assert found.word == "SAME", "the fourth rank of the job is not in the case"
+    files = [
+        file_of(
+            measured(1, 4),
+            devices=[
+                f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)
+            ],
+        )
         for first in (0, 3)
     ]
-    files = [file_of(measured(1, 4), devices=some) for some in devices]
-    assert (
-        compare(files[:1], files[1:], Rules()).word == "SAME"
-    ), "which of equal devices it was does not matter"
+    found = compare(files[:1], files[1:], Rules())
+    assert found.word == "SAME", "which of equal devices it was does not matter"
 
 
 def check_process_peak():
@@ -466,32 +417,24 @@ def check_process_peak():
     ):
         for column, name in (("process_peak", "process peak"), ("device_used", "device memory")):
             files = [file_of(measured(1, 4, **{column: peak << 20})) for peak in (before, after)]
-            assert compare(files[:1], files[1:], Rules()).cases[0].aspects[name].word == word, (
-                name,
-                before,
-                after,
-            )
+            found = aspect_of(compare(files[:1], files[1:], Rules()), name)
+            assert found.word == word, (name, before, after)
 
 
-def check_memory_of_several_files():
-    """One file that took more changes no median."""
+def check_several_files():
+    """One file that took more memory changes no median; losses are those of the run with most
+    steps."""
     base, new = (
         [file_of(measured(1, memory_measured=size)) for size in sizes]
         for sizes in ((1000, 1010, 1020), (1005, 1010, 3000))
     )
-    memory = compare(base, new, Rules()).cases[0].aspects["memory"]
+    memory = aspect_of(compare(base, new, Rules()), "memory")
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
-
-
-def check_losses_of_several_files():
-    """Of the run with most steps."""
     short, whole, other = measured(1), measured(1), measured(1)
-    short.data["losses"] = short.data["losses"][:1]
-    other.data["losses"][-1] *= 2
-    last = (
-        compare([file_of(short), file_of(whole)], [file_of(other)], Rules())
-        .cases[0]
-        .aspects["last loss"]
+    short.losses = short.losses[:1]
+    other.losses[-1] *= 2
+    last = aspect_of(
+        compare([file_of(short), file_of(whole)], [file_of(other)], Rules()), "last loss"
     )
     assert last.word == "WRONG" and last.new == 2 * last.base, last
 
@@ -502,36 +445,37 @@ def check_validity():
     fail(failed)
     bad = file_of(failed)
     repaired = compare([bad], [file_of(measured(1, 6))], Rules())
-    assert repaired.cases[0].aspects["verdict"].word == "REPAIRED" and repaired.outcome == "same"
+    assert aspect_of(repaired, "verdict").word == "REPAIRED" and repaired.outcome == "same"
     assert "valid" in refusal_of(compare, [bad], [bad], Rules())
+    short = compare([file_of(measured(1, 6))], [file_of(measured(1, 6))[:5]], Rules())
+    assert "INVALID: 5 of 6 repetitions" in aspect_of(short, "verdict").reason, short.text()
     base, new = [file_of(measured(1)) for _ in range(7)], [measured(1) for _ in range(7)]
     fail(new[3])
-    found = compare(base, [file_of(case) for case in new], Rules())
-    assert found.cases[0].times.file == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
-    assert found.cases[0].aspects["time"].word == "SAME"
-    assert found.cases[0].aspects["verdict"].word == "BROKEN"
+    found = compare(base, list(map(file_of, new)), Rules())
+    pairs = list(found.cases[0].times.base.index)
+    assert pairs == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
+    assert aspect_of(found, "time").word == "SAME"
+    assert aspect_of(found, "verdict").word == "BROKEN"
 
 
 def check_mean():
-    base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
-    new = [file_of(measured(1.1, schedule="ddp"), measured(2.2 * 1.1)) for _ in range(6)]
-    assert (
-        compare(base[:1], new[:1], Rules()).together is None
-    ), "samples of different cases do not belong together"
+    base = files_with(6, {"seconds": 1, "schedule": "ddp"}, {"seconds": 2})
+    new = files_with(6, {"seconds": 1.1, "schedule": "ddp"}, {"seconds": 2.2 * 1.1})
     mean = compare(base, new, Rules()).together.ratio
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02
     assert mean.low <= mean.estimate <= mean.high
-    for side in (base, new):  # the second case came later, into some of the files
-        side += [file_of(measured(1 if side is base else 9, schedule="ddp")) for _ in range(3)]
+    # The second case came later, into some of the files.
+    base += files_with(3, {"seconds": 1, "schedule": "ddp"})
+    new += files_with(3, {"seconds": 9, "schedule": "ddp"})
     found = compare(base, new, Rules())
-    assert [len(c.times.base) for c in found.cases] == [9, 6], "pairs that both have"
+    assert [len(one.times.base) for one in found.cases] == [9, 6], "pairs that both have"
     assert found.together.ratio == mean, "pairs that both have"
 
 
 def check_figures():
     """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the
     interval reaches from the least to the largest ratio. Table and JSON have these, and what the
-    summary of each side says."""
+    runs of each side say."""
     columns = {
         "memory": ("memory_measured", 1000, "B"),
         "process peak": ("process_peak", 2 << 30, "B"),
@@ -543,12 +487,13 @@ def check_figures():
     sides = []
     for side, seconds in enumerate(fastest):
         case = measured(1, 4, **{column: value + side for column, value, _ in columns.values()})
-        steps = numpy.outer(seconds, range(1, STEPS + 1)).reshape(-1, 1)
-        case.data["seconds"] = steps * [1, 0.9, 0.8]
+        steps = numpy.outer(seconds, range(1, STEPS + 1))
+        case.seconds = steps[..., None] * [1, 0.9, 0.8]
         sides.append(file_of(case))
     found = compare(sides[:1], sides[1:], Rules())
     said = json.loads(as_json(found, "a", "b"))
     assert said["threshold"] == 0.05 and said["confidence"] == 0.95 and "allow" not in said, said
+    assert (said["command"], said["verdict"]) == ("compare", found.text()), said
     assert said["together"] is None, "there is one case"
 
     (case,) = said["cases"]
@@ -558,9 +503,7 @@ def check_figures():
         aspect = case["aspects"][name]
         figures = [aspect[key] for key in ("units", "base", "new")]
         assert figures == [units, value, value + 1], (name, aspect)
-    losses = SEEN.cases[0].data["losses"]
-    assert losses[0] != losses[-1]
-    for name, loss in (("first loss", losses[0]), ("last loss", losses[-1])):
+    for name, loss in (("first loss", 3), ("last loss", 2.5)):
         assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == loss
 
     ratios = sorted(new / base for base in fastest[0] for new in fastest[1])
@@ -591,7 +534,7 @@ def check_notes():
         ]
         for name in "bc"
     )
-    new[1].sessions.append(SESSION | {"git_hash": "abc"})
+    new[1].file[0].sessions.append(SESSION | {"git_hash": "abc"})
     notes = compare(base, new, Rules()).notes
     assert notes == [
         "git_hash = none -> abc",
@@ -603,63 +546,53 @@ def check_notes():
 
 def check_units_of_text():
     """MiB in reasons, both thresholds in the heading."""
-    rules = Rules(memory_threshold=0.01)
-    text = as_text(
-        compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b"
-    )
+    change = times("memory_measured", (3 << 20) / SEEN.memory_measured[0])
+    text = as_text(compared_once(change, Rules(memory_threshold=0.01)), "a", "b")
     assert "memory 0.04036 MiB -> 3 MiB" in text, text
     assert "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
-    assert threshold("5%") == threshold("0.05") == 0.05
+
+
+def ends_of(are_paired, base, new, confidence):
+    """The interval between these logarithms: of which value, from the low end and from the high."""
+    times = Times(are_paired, pandas.Series(base, dtype=float), pandas.Series(new, dtype=float))
+    found = times.ratio(confidence)
+    return found and tuple(round(math.log(end), 9) for end in found)
 
 
 def check_median_ranks():
-    """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k
-    - 1, n, 1/2) <= (1 - confidence) / 2."""
-    sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100, 1500]
+    """As the tables of the binomial distribution have them: how many values k may lie outside at
+    each end while P(fewer than k of n coins show heads) <= (1 - confidence) / 2."""
+    sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100]
     expected = {
-        0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42, 718],
-        0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40, 712],
-        0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37, 700],
+        0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42],
+        0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40],
+        0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37],
     }
     for confidence, ranks in expected.items():
         for n, rank in zip(sizes, ranks):
-            interval = median_interval(RANDOM.sample(range(1, n + 1), n), confidence)
-            assert (interval is not None) == (rank > 0), (n, confidence)
-            assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (
-                n,
-                confidence,
-                interval,
-            )
-    assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (
-        1,
-        3.5,
-        6,
-    ), "as probable as is allowed"
+            found = ends_of(True, [0] * n, RANDOM.permutation(range(1, n + 1)) / 100, confidence)
+            ends = rank / 100, (n + 1) / 200, (n + 1 - rank) / 100
+            assert found == (ends if rank else None), (n, confidence, found)
 
 
 def check_shift_ranks():
-    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are 0
-    .. n m - 1. Few have no interval."""
+    """As the exact tables of Mann and Whitney have them; the differences of these samples are
+    0 .. n m - 1, of which the normal distribution says for 50 and 50:
+    1250 - 1.645 (1.960, 2.576) sqrt(2500 101 / 12), less than one off."""
     for n, m, *ranks in (
-        (3, 3, None, 0, 0),
+        (3, 3, 0, 0, 0),
         (4, 4, 2, 1, 0),
         (5, 6, 6, 4, 2),
         (3, 9, 4, 3, 1),
         (7, 16, 31, 27, 19),
         (20, 20, 139, 128, 106),
-        (30, 30, 338, 317, 275),
-    ):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
+        (50, 50, 1011, 966, 876),
+    ):
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
-            interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
-            assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
-            assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (
-                n,
-                m,
-                confidence,
-                interval,
-            )
-    assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
-    assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
+            base, new = -numpy.arange(n) / 1e4, n * numpy.arange(m) / 1e4
+            found = ends_of(False, base, new, confidence)
+            ends = rank and ((rank - 1) / 1e4, (n * m - rank) / 1e4)
+            assert (found and (found[0], found[2])) == (ends or None), (n, m, confidence, found)
 
 
 print(f"MINITAW_SEED={SEED}")
