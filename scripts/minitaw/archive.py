@@ -9,7 +9,7 @@ import re
 import tarfile
 import zlib
 
-from .command import BadInput, readable
+from .command import BadInput, read_bytes
 
 SUFFIXES = (".tar.gz", ".tgz")
 VERDICT = "verdict.txt"
@@ -57,9 +57,9 @@ def files_of(archive):
 def unpack(path):
     """{name: content} of the result files in an archive. What somebody has written into the verdict
     does not count."""
+    packed = read_bytes(path)
     try:
-        with readable(path), gzip.open(path) as stream:
-            content = stream.read(MOST_BYTES + 1)
+        content = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise BadInput(f"unpacks to more than {MOST_BYTES} bytes")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:

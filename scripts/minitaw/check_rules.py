@@ -15,7 +15,7 @@ import pandas
 from .archive import SUFFIXES, pack, unpack
 from .command import BadInput, Parser, read_bytes, write_file, write_stdout
 from .numbers import cell_text, plural, size_value
-from .record import cases, judged, load, rows_of, samples, tokens_of, transfers
+from .record import array, cases, judged, load, rows_of, samples, tokens_of
 from .settings import MODEL
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -90,12 +90,12 @@ class Official:
 
 
 def verdict_of(run):
-    seconds, moved = samples(run), transfers(run)
+    seconds = samples(run)
     if run.status != "ok":
         return f"INVALID: {run.status}"
     if len(seconds) < LEAST_SAMPLES:
         return f"INVALID: {plural(len(seconds), 'timed step')}, {LEAST_SAMPLES} are needed"
-    if not moved.planned.equals(moved.counted):
+    if not numpy.array_equal(array(run, "bytes/planned"), array(run, "bytes/counted")):
         return "INVALID: the bytes counted are not those planned"
     q1, median, q3 = numpy.quantile(seconds, [0.25, 0.5, 0.75])
     spread = (q3 - q1) / median
@@ -206,9 +206,9 @@ def broken_by_sessions(sessions, tier, published):
         yield f"tier {tier}, but its commit is {'' if is_published else 'not '}the published one"
 
 
-def broken_by_all(file, runs, size):
-    """Rules for all runs together."""
-    if size["weak"] and runs.ranks.nunique() > 1:
+def broken_by_all(file, runs, table, size):
+    """Rules for all runs, and the table of all cases, together."""
+    if size["weak"] and table.ranks.nunique() > 1:
         yield f"cases on different numbers of ranks: {size['name']} takes a file for each"
     begun, ended = (
         pandas.to_datetime(runs[name], format="ISO8601", utc=True, errors="coerce")
@@ -220,8 +220,10 @@ def broken_by_all(file, runs, size):
             f"{hours:.3g} hours from the first timed step to the last, "
             f"at most {MOST_HOURS} are allowed"
         )
-    if file.verdict.startswith("VALID") and not runs.valid.all():
-        yield f"the file says {file.verdict}, but not all of its runs are valid"
+    if not file.verdict.startswith("VALID"):
+        yield f"the file says {file.verdict}"
+    elif not table.valid.all():
+        yield f"the file says {file.verdict}, but not all of its cases are valid"
 
 
 # All together.
@@ -235,7 +237,7 @@ def size_of(case):
 def official(runs, tier=BASELINE, published=""):
     if runs.empty:
         return Official(reasons=["no case was run"])
-    file, found = runs.file[0], recomputed(runs)
+    file, found = runs.file.iloc[0], recomputed(runs)
     table = with_steps(cases(found))
     size = size_of(table.iloc[0])
     if size is None:
@@ -250,7 +252,7 @@ def official(runs, tier=BASELINE, published=""):
         lengths = ", ".join(map(str, size["seq"]))
         broken.append(f"{size['name']} has the lengths {lengths}, not all of them are here")
         bests = []
-    broken += broken_by_all(file, found, size)
+    broken += broken_by_all(file, found, table, size)
     broken += contradictions(runs, found)
     broken += broken_by_sessions(file.sessions, tier, published)
     commit = file.sessions[0].get("git_hash", "") or "unknown"

@@ -10,6 +10,7 @@ import os
 import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 
+import files
 import numpy
 import pandas
 from support import SAMPLE, refusal_of, refused, run_checks
@@ -33,13 +34,6 @@ SESSION = {
     "build_type": "Release",
 }
 STEPS = 6
-
-
-class Memory(record.File):
-    """A file that was never written."""
-
-    def array(self, run, name):
-        return self.content[run][name]
 
 
 @dataclass
@@ -69,10 +63,7 @@ def file_of(*cases, settings=SETTINGS, **session):
         for number, case in enumerate(cases)
         for columns, arrays in case.rows()
     ]
-    file = Memory("a.h5", settings=settings, sessions=[SESSION | session])
-    file.content = [arrays for _, arrays in rows]
-    runs = pandas.DataFrame([columns for columns, _ in rows])
-    return record.judged(runs.assign(run=range(len(rows)), file=file, session=0))
+    return files.in_memory(rows, settings=settings, sessions=[SESSION | session])
 
 
 def compared_once(change, rules=None, dtype="fp32", **session):
@@ -392,7 +383,7 @@ def check_what_matters():
     assert aspect_of(found, "first loss").word == "WRONG", "nodes explain no other loss"
     found = compared_once(unchanged, **more)
     assert found.word == "SAME", "the fourth rank of the job is not in the case"
-    files = [
+    both = [
         file_of(
             measured(1, 4),
             devices=[
@@ -401,7 +392,7 @@ def check_what_matters():
         )
         for first in (0, 3)
     ]
-    found = compare(files[:1], files[1:], Rules())
+    found = compare(both[:1], both[1:], Rules())
     assert found.word == "SAME", "which of equal devices it was does not matter"
 
 
@@ -416,8 +407,8 @@ def check_process_peak():
         (0, 99, ""),
     ):
         for column, name in (("process_peak", "process peak"), ("device_used", "device memory")):
-            files = [file_of(measured(1, 4, **{column: peak << 20})) for peak in (before, after)]
-            found = aspect_of(compare(files[:1], files[1:], Rules()), name)
+            sides = [[file_of(measured(1, 4, **{column: peak << 20}))] for peak in (before, after)]
+            found = aspect_of(compare(*sides, Rules()), name)
             assert found.word == word, (name, before, after)
 
 
