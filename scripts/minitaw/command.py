@@ -124,7 +124,7 @@ def guarded(name, main):
     try:
         return main() or 0
     except ImportError as error:
-        needs = "needs Python with h5py, numpy, scipy, matplotlib and jinja2"
+        needs = "needs Python with h5py, pandas, scipy, matplotlib and jinja2"
         sentence = f"{needs} ({error}); scripts/env brings them"
     except (BadInput, OSError) as error:
         sentence = str(error)

@@ -35,9 +35,10 @@ def is_text(dataset):
 
 def value_of(dataset):
     """A text, a list of texts, or numbers as numpy has them."""
-    if not is_text(dataset):
-        if dataset.dtype.kind not in "if":
-            raise ValueError(f"{dataset.name} holds neither numbers nor texts")
+    has_texts = attribute(dataset, "units", "") == "text"
+    if is_text(dataset) != has_texts or (not has_texts and dataset.dtype.kind not in "if"):
+        raise ValueError(f"{dataset.name} holds no {'texts' if has_texts else 'numbers'}")
+    if not has_texts:
         return dataset[()]
     texts = dataset.asstr(errors="replace")[()]
     return clean(texts) if isinstance(texts, str) else list(map(clean, texts.ravel()))
