@@ -34,14 +34,14 @@ def is_text(dataset):
 
 
 def value_of(dataset):
-    """A text, a list of texts, or numbers as numpy has them."""
+    """A text, or an array."""
     has_texts = attribute(dataset, "units", "") == "text"
     if is_text(dataset) != has_texts or (not has_texts and dataset.dtype.kind not in "if"):
         raise ValueError(f"{dataset.name} holds no {'texts' if has_texts else 'numbers'}")
     if not has_texts:
         return dataset[()]
     texts = dataset.asstr(errors="replace")[()]
-    return clean(texts) if isinstance(texts, str) else list(map(clean, texts.ravel()))
+    return clean(texts) if isinstance(texts, str) else numpy.array([*map(clean, texts)], object)
 
 
 def attribute(item, name, default):
@@ -89,7 +89,7 @@ class File:
         part = self.part(run, name)
         if part is None:
             return numpy.zeros(0)
-        values = numpy.array(value_of(part))
+        values = value_of(part)
         codes = attribute(part, "codes", [])
         return numpy.array(codes, object)[values] if codes and len(values) else values
 
@@ -143,7 +143,10 @@ def loaded(file):
     if not runs.session.between(0, len(file.sessions) - 1).all():
         raise ValueError("/runs/session names a session that is not there")
     runs["run"] = range(len(runs))
-    return runs.drop_duplicates(["case", "repetition"], keep="last")
+    # The last run of a repetition takes the place of the first.
+    of_repetition = ["case", "repetition"]
+    last = runs.drop_duplicates(of_repetition, keep="last")
+    return runs[of_repetition].drop_duplicates().merge(last)
 
 
 def load(path, content=None, letter=""):

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/minitaw/record.py opens sound result files, and refuses all others in one sentence."""
+"""scripts/minitaw/record.py reads sound result files as tables, and refuses all others in one
+sentence."""
 
 import io
 import random
 
+import files
 import h5py
 import numpy
-import files
 from support import SAMPLE, programs, refusal_of, run_checks
 from minitaw import record as subject
-from minitaw import layout, seal, settings
+from minitaw import sealed, settings
 
 SEALED = SAMPLE.read_bytes()
-IMAGE = SEALED[seal.SEAL_BYTES :]
+IMAGE = files.image_of(SAMPLE)
+RUNS = subject.load(SAMPLE)
 
 
 def refused(content, says):
@@ -22,109 +24,134 @@ def refused(content, says):
 
 
 def check_settings():
-    """Each setting of layout.txt has one meaning."""
+    """Each setting of a file has one meaning."""
     meanings = [*settings.MODEL, *settings.WORK, *settings.BATCH, *settings.VARIANT]
     meanings += [*settings.EFFORT, *settings.DERIVED]
-    assert sorted(meanings) == sorted(layout.layout().settings), meanings
+    assert sorted(meanings) == sorted(RUNS.file[0].settings), meanings
     assert set(settings.TOLD) <= set(meanings) and set(settings.COUNTED) <= set(settings.TOLD)
 
 
 def check_seals():
-    assert seal.seal_of(4, IMAGE) + IMAGE == SEALED
+    assert sealed.seal_of(5, IMAGE) + IMAGE == SEALED
     damaged, none, numbers = "is damaged: truncated", "not a miniTaw result", random.Random(5)
     for content, says in (
-        (SEALED[:-1], damaged),
         (SEALED + b"\0", damaged),
         (SEALED[:600], damaged),
-        (SEALED[:100], damaged),
         (SEALED[:511] + b" " + SEALED[512:], damaged),
         (b"M" + SEALED[1:], none),
-        (IMAGE, none),
         (b"M" * 512 + IMAGE, none),
-        (b"hello\n", none),
-        (b"", none),
-        (seal.seal_of(5, IMAGE) + IMAGE, "schema version 5"),
-        (seal.seal_of(3, IMAGE) + IMAGE, "schema version 3"),
-        (seal.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
-        (seal.seal_of(4, b""), "cannot open"),
+        (sealed.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
     ):
         refused(content, says)
-    for _ in range(300):
+    for _ in range(100):
         changed, at = bytearray(SEALED), numbers.randrange(len(SEALED))
         changed[at] ^= 1 << numbers.randrange(8)
         refused(bytes(changed), "copy.h5")
-    foreign = io.BytesIO()
-    with h5py.File(foreign, "w") as file:
-        file["x"] = [1, 2, 3]
-    refused(foreign.getvalue(), none)
 
 
 def check_columns():
     """The file says itself which columns there are, in which order, with which units, and which of
     them are settings."""
-    result = subject.load(SAMPLE)
-    assert list(result.units)[:3] == ["case", "session", "status"]
-    assert result.units["seq"] == "token"
-    assert "schedule" in result.settings and "median_s" not in result.settings
-    case = result.cases[4]
-    assert case["median_s"] == 2.25
-    assert list(case.samples) == [0.75, 1.75, 2.75, 3.75]
-    assert len(case.get("losses")) == 5
-    assert case.valid and not result.cases[6].valid and case.session is result.sessions[2]
-
-
-def check_traffic():
-    """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""
-    for case in filter(lambda case: case.valid, subject.load(SAMPLE).cases):
-        counted = case.get("bytes/counted")
-        group = [
-            number
-            for number, size in enumerate(case["groups"].split("+"))
-            for _ in range(int(size))
+    with h5py.File(io.BytesIO(IMAGE)) as stored:
+        columns = [
+            name for name in stored["runs"] if isinstance(stored["runs"][name], h5py.Dataset)
         ]
-        expected = [[0] * 5, [0] * 5]
-        for (start, end, kind), count in numpy.ndenumerate(counted):
-            expected[group[start] == group[end]][kind] += count
-        assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
-    (failed,) = subject.load(
-        files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 5), int)})])
-    ).cases
-    assert [list(kinds) for kinds in failed.traffic()] == [[0] * 5] * 2
+        units = [stored["runs"][name].attrs["units"] for name in columns]
+    file = RUNS.file[0]
+    assert list(RUNS)[: len(columns)] == list(file.units) == columns
+    assert list(file.units.values()) == units and file.units["seq"] == "token"
+    assert all(file.docs.values())
+    assert "schedule" in file.settings and "median_s" not in file.settings
+    run = RUNS.iloc[4]
+    assert run.median_s == 2.25 and list(subject.samples(run)) == [0.75, 1.75, 2.75, 3.75]
+    assert len(subject.array(run, "losses")) == 5 and subject.array(run, "none").size == 0
+    assert subject.labels(run, "memory/measured")[:2] == ["weights", "gradients"]
+    assert run.valid and subject.session_of(run) is file.sessions[2]
+    assert run.doubt.startswith("noisy: quartiles") and subject.tokens_of(run) == 12 * 512
+    failed = RUNS.iloc[6]
+    assert not failed.valid and subject.reason_of(failed) == "error: out of memory"
+    assert file.verdict.startswith("INVALID: 1 of 7 ") and len(file.figures_of_merit) == 1
+
+
+def check_transfers():
+    """Bytes between groups and inside, by kind, as the formula of the sample gives them."""
+    found = subject.transfers(RUNS.iloc[0]).groupby(["between", "kind"]).counted.sum()
+    kinds = ("weights", "gradients", "activations", "embeddings", "context")
+    group = [0, 1, 1]
+    for is_between in (False, True):
+        for at, kind in enumerate(kinds):
+            expected = sum(
+                15 * start + 5 * end + at
+                for start in range(3)
+                for end in range(3)
+                if (group[start] != group[end]) == is_between
+            )
+            assert found[is_between, kind] == expected, (is_between, kind)
+    sums = found.groupby("between").sum()
+    assert [sums[False], sums[True]] == [RUNS.bytes_inside[0], RUNS.bytes_between[0]]
 
 
 def check_timeline():
     """Numbers that stand for names come as these, all else as it is."""
-    result = subject.load(SAMPLE)
     with h5py.File(io.BytesIO(IMAGE)) as file:
-        columns = file["cases/0000/timeline"]
-        found = subject.read_timeline(result.cases[0])
-        assert set(found) == set(columns)
-        assert found["end"] == list(columns["end"])
-        assert found["rank"] == list(columns["rank"])
-        for name in ("kind", "lane", "payload"):
-            assert found[name] == [
-                columns[name].attrs["codes"][code] for code in columns[name]
-            ], name
+        columns = file["runs/0000/timeline"]
+        for name in columns:
+            values = list(columns[name])
+            if name in ("kind", "lane", "payload"):
+                values = [columns[name].attrs["codes"][code] for code in values]
+            assert list(subject.array(RUNS.iloc[0], f"timeline/{name}")) == values, name
+
+    def none_of_them(file):
+        file["runs/0000/timeline/kind"][1] = 99
+
+    with h5py.File("codes.h5", "w") as file:
+        with sealed.opened(SAMPLE) as source:
+            for name in source:
+                source.copy(name, file)
+        none_of_them(file)
+    path = files.sealed_file("codes.h5", open("codes.h5", "rb").read())
+    said = refusal_of(subject.array, subject.load(path).iloc[0], "timeline/kind")
+    programs.says(said, "codes.h5", "damaged")
 
 
-def check_verdict():
-    """The file's verdict is that of its rows."""
-    result = subject.load(SAMPLE)
-    bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
-    assert bad, result.verdict
-    assert result.verdict.startswith(
-        f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("
-    ), result.verdict
-    assert (
-        subject.fastest([subject.Case(result, bad[0].row | {"tokens_per_s": 1e9}), *result.cases])
-        is result.cases[4]
-    )
-    for case in filter(lambda case: case.valid, result.cases):
-        assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case[
-            "case"
-        ]
-    quiet = subject.quietest(result.cases)
-    assert quiet is None or not quiet.doubt, quiet["case"]
+def check_cases():
+    """A case is what its repetitions say together; of a run that was tried again the last counts."""
+    rows = [
+        (0, {"case": 0, "repetition": 0, "repeats": 3, "tokens_per_s": 10.0, "samples": 4}, {}),
+        (6, {"case": 0, "repetition": 1, "repeats": 3}, {}),
+        (1, {"case": 1, "repetition": 0, "repeats": 2}, {}),
+        (0, {"case": 0, "repetition": 2, "repeats": 3, "tokens_per_s": 40.0, "samples": 4}, {}),
+        (0, {"case": 0, "repetition": 1, "repeats": 3, "tokens_per_s": 20.0, "samples": 4}, {}),
+        (6, {"case": 2, "repetition": 0}, {}),
+    ]
+    runs = subject.load(files.make(SAMPLE, "cases.h5", rows))
+    assert list(zip(runs.case, runs.repetition)) == [(0, 0), (0, 1), (1, 0), (0, 2), (2, 0)]
+    assert list(runs.run) == [0, 4, 2, 3, 5]
+    found = subject.cases(runs)
+    assert list(found.label) == ["0", "1", "2"]
+    assert list(found.valid) == [True, False, False]
+    assert list(found.verdict[1:]) == [
+        "INVALID: 1 of 2 repetitions",
+        "INVALID: error: out of memory",
+    ]
+    first = found.iloc[0]
+    assert (first.tokens_per_s, first.samples, len(first.runs)) == (20, 12, 3)
+    assert first.doubt == RUNS.doubt[0] and "repetition" not in found
+    assert subject.fastest(found).case == 0 and subject.quietest(found) is None
+    broken = subject.load(files.make(SAMPLE, "broken.h5", [*rows, (6, rows[0][1], {})]))
+    case = subject.cases(broken).iloc[0]
+    assert (case.valid, case.tokens_per_s) == (False, 30), "the median of its valid runs"
+
+
+def check_several_files():
+    found = subject.load_all([SAMPLE, SAMPLE])
+    assert list(found.index) == list(range(14)) and list(found.file.map(lambda f: f.letter)) == [
+        *"AAAAAAABBBBBBB"
+    ]
+    assert list(subject.cases(found).label)[5:9] == ["A5", "A6", "B0", "B1"]
+    empty = files.make(SAMPLE, "empty.h5", [])
+    assert subject.load(empty).empty
+    programs.says(refusal_of(subject.load_all, [SAMPLE, empty]), "empty.h5 holds no run")
 
 
 run_checks(globals())
