@@ -24,7 +24,7 @@ import tempfile
 
 from pages import end, parser_of, print_table, read_table, set_words, write_table
 from minitaw.command import BadInput
-from minitaw.record import load
+from minitaw.record import cases, load
 
 GIGA = 1e9
 SIZES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
@@ -70,7 +70,7 @@ def measure_own(build, deck, case):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "result.h5"
         _, memory = measured([build / "minitaw", "run", deck, *settings, "-o", file])
-        row = load(str(file)).cases[0]
+        row = cases(load(file)).iloc[0]
     after = sgemm_rates(build)
     return {
         "sgemm": max(before[0], after[0]),

@@ -28,7 +28,7 @@ from matplotlib import ticker
 from pages import ROOT, end, parser_of, print_table, read_table, set_words, write_table
 from minitaw.drawing import GRID, new_figure, save
 from minitaw.numbers import bits_per_second, count_text
-from minitaw.record import load
+from minitaw.record import cases, load, transfers
 
 UNSHAPED = "unshaped"
 RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", UNSHAPED]
@@ -92,11 +92,11 @@ def launches_of_slices():
 
 def between_nodes(case, nodes):
     """Bytes of a step between nodes: of all, and in the busiest direction of an adapter."""
-    traffic = case.get("bytes/counted").sum(axis=2)
-    ranks = len(traffic) // nodes
-    between = traffic.reshape(nodes, ranks, nodes, ranks).sum(axis=(1, 3))
-    between[range(nodes), range(nodes)] = 0
-    return between.sum(), max(between.sum(axis=0).max(), between.sum(axis=1).max())
+    ranks, moved = case.ranks // nodes, transfers(case)
+    moved["out"], moved["into"] = moved["from"] // ranks, moved["to"] // ranks
+    moved = moved[moved.out != moved.into]
+    busiest = (moved.groupby(side).counted.sum().max() for side in ("out", "into"))
+    return moved.counted.sum(), max(busiest)
 
 
 def rows_of(launch, deck):
@@ -110,8 +110,8 @@ def rows_of(launch, deck):
         run = ["build/host/minitaw", "run", deck, *set_words(launch.settings), "-o", path]
         alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # ranks share cores
         subprocess.run([*where, *run], check=True, cwd=ROOT, env=alone)
-        cases = load(str(path)).cases
-    for case in cases:
+        table = cases(load(path))
+    for _, case in table.iterrows():
         if case["median_s"] > 0:
             between, busiest = between_nodes(case, nodes)
             row = {"nodes": nodes, "rate": launch.rate}

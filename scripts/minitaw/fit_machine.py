@@ -4,11 +4,12 @@ and, under --launch, `minitaw screen` (docs/predict.md)."""
 
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+
+import numpy
+import pandas
 
 from .command import BadInput, Parser, output_of, write_stdout
 
@@ -21,53 +22,44 @@ MEMORY_KERNELS = "rmsnorm|swiglu|rope|adamw|add/"
 ATTENTION_KERNELS = ("cudnn", "host", "portable")  # the first one that was measured counts
 
 
-@dataclass(order=True)
-class Kernel:
-    """A kernel that was measured, or several together."""
-
-    flops: float
-    bytes: float
-    seconds: float
+def kernels_of(text):
+    """Those that were measured: name, bytes, seconds, flops."""
+    table = pandas.DataFrame(json.loads(text)["benchmarks"])
+    table = table.reindex(columns=["name", "MiB", "B/s", "FLOP/s"]).dropna(subset=["MiB"])
+    size = table["MiB"] * MIB
+    seconds = size / table["B/s"]
+    return table.assign(bytes=size, seconds=seconds, flops=table["FLOP/s"].fillna(0) * seconds)
 
 
 def fitting(kernels, pattern):
-    """Those whose name fits."""
-    found = []
-    for kernel in kernels:
-        if re.match(pattern, kernel["name"]) and "MiB" in kernel:
-            size = kernel["MiB"] * MIB
-            seconds = size / kernel["B/s"]
-            found.append(Kernel(kernel.get("FLOP/s", 0) * seconds, size, seconds))
-    return found
+    return kernels[kernels.name.str.match(pattern)]
 
 
-def rate_of(found, amount, unit):
+def rate_of(kernels, amount, unit):
     """Of all together, `amount` being "flops" or "bytes"."""
-    total = sum(getattr(kernel, amount) for kernel in found)
-    return f"{total / sum(kernel.seconds for kernel in found) / GIGA:.4g} G{unit}"
+    return f"{kernels[amount].sum() / kernels.seconds.sum() / GIGA:.4g} G{unit}"
 
 
-def flop_rate(found):
-    return rate_of(found, "flops", "FLOP/s")
+def flop_rate(kernels):
+    return rate_of(kernels, "flops", "FLOP/s")
 
 
 def device_lines(kernels, precision):
     """Products over sizes a factor of two apart, and attention; nothing of what was not
     measured."""
-    curve = {}
-    for product in sorted(fitting(kernels, f"linear/.*/{precision}/")):
-        curve.setdefault(int(product.flops).bit_length(), []).append(product)
-    if not curve:
+    products = fitting(kernels, f"linear/.*/{precision}/")
+    if products.empty:
         return
-    points = []
-    for found in curve.values():
-        largest = max(kernel.flops for kernel in found) / GIGA
-        points.append(f'["{largest:.4g} GFLOP", "{flop_rate(found)}"]')
+    points = [
+        f'["{found.flops.max() / GIGA:.4g} GFLOP", "{flop_rate(found)}"]'
+        for _, found in products.groupby(numpy.frexp(products.flops)[1])
+    ]
     yield f"\n[device.{precision}]"
     yield f"products = [{', '.join(points)}]"
     for key, way in (("attention", "forward"), ("attention_backward", "backward")):
         for kind in ATTENTION_KERNELS:
-            if found := fitting(kernels, f"attention/{kind}/{precision}/{way}"):
+            found = fitting(kernels, f"attention/{kind}/{precision}/{way}")
+            if len(found):
                 yield f'{key} = "{flop_rate(found)}"'
                 break
 
@@ -125,47 +117,26 @@ def parse(words):
     parser = Parser(prog="fit-machine", description=__doc__)
     add = parser.add_argument
     add("deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes")
-    add(
-        "--minitaw",
-        metavar="PROGRAM",
-        type=pathlib.Path,
-        default=PROGRAM,
-        help="default: build/host/minitaw, or the installed one",
-    )
-    add(
-        "--launch",
-        metavar="WORDS",
-        default="mpiexec -n 2",
-        help="starts a job on the machine (default: %(default)s)",
-    )
-    add(
-        "--links",
-        metavar="FILE.json",
-        type=pathlib.Path,
-        help="output of minitaw screen --json, instead of a job",
-    )
-    add(
-        "--kernels",
-        metavar="FILE.json",
-        type=pathlib.Path,
-        help="minitaw_kernels --benchmark_out=FILE.json, instead of DECK",
-    )
+    for name, kind, default, what in (
+        ("minitaw", pathlib.Path, PROGRAM, "default: build/host/minitaw, or the installed one"),
+        ("launch", str, "mpiexec -n 2", "starts a job on the machine (default: %(default)s)"),
+        ("links", pathlib.Path, None, "output of minitaw screen --json, instead of a job"),
+        ("kernels", pathlib.Path, None, "minitaw_kernels --benchmark_out=..., instead of DECK"),
+    ):
+        add(f"--{name}", metavar=name.upper(), type=kind, default=default, help=what)
     options = parser.parse_args(words)
     if not (options.deck or options.kernels):
         raise BadInput("no deck, whose sizes the kernels are measured at")
     return options
 
 
+def text_of(path, measure, *words):
+    return path.read_text(encoding="utf-8") if path else measure(*words)
+
+
 def main(words=None):
     options = parse(words)
-    if options.kernels:
-        kernels = options.kernels.read_text(encoding="utf-8")
-    else:
-        kernels = measured_kernels(options.minitaw, options.deck)
-    kernels = json.loads(kernels)["benchmarks"]
-    if options.links:
-        links = options.links.read_text(encoding="utf-8")
-    else:
-        links = measured_links(options.launch, options.minitaw)
+    kernels = text_of(options.kernels, measured_kernels, options.minitaw, options.deck)
+    links = text_of(options.links, measured_links, options.launch, options.minitaw)
     source = options.deck or f"{options.links}, {options.kernels}"
-    write_stdout(machine_text(json.loads(links), kernels, source))
+    write_stdout(machine_text(json.loads(links), kernels_of(kernels), source))
