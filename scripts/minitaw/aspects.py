@@ -7,22 +7,15 @@ from dataclasses import dataclass, field
 from .intervals import Interval
 from .record import array, rows_of
 
-OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
-MEANING = {
-    "": "none",
-    "INVALID": "none",
-    "OFF": "none",
-    "SAME": "same",
-    "VALID": "same",
-    "FASTER": "better",
-    "LESS": "better",
-    "REPAIRED": "better",
-    "AMBIGUOUS": "ambiguous",
-    "SLOWER": "worse",
-    "MORE": "worse",
-    "WRONG": "worse",
-    "BROKEN": "worse",
+OUTCOMES = {  # the later, the more serious
+    "none": ["", "INVALID", "OFF"],
+    "same": ["SAME", "VALID"],
+    "better": ["FASTER", "LESS", "REPAIRED"],
+    "ambiguous": ["AMBIGUOUS"],
+    "worse": ["SLOWER", "MORE", "WRONG", "BROKEN", "MISSING"],
 }
+SEVERITY = list(OUTCOMES).index
+MEANING = {word: outcome for outcome, words in OUTCOMES.items() for word in words}
 MIB = 2**20
 # The largest resident set and the device hold more than the step: libraries, the launcher, whatever
 # the system gave. Below this many bytes a difference says nothing.
@@ -54,28 +47,18 @@ class Rules:
     missing: str = "list"
     looks: int = 1  # how often one compares, at most, while more is measured
 
-
-@dataclass
-class Surety:
-    """How sure the intervals of one comparison have to be.
-
-    To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER
-    of one of many takes more: one of twenty intervals of 95 % misses by chance. The same holds for
-    many looks.
-    """
-
-    confidence: float
-    looks: int
-    count: int  # intervals: of the cases, and of all together
+    # To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER
+    # of one of many takes more: one of twenty intervals of 95 % misses by chance. The same holds
+    # for many looks.
 
     @property
     def alone(self):
+        """The confidence of an interval by itself."""
         return 1 - (1 - self.confidence) / self.looks
 
-    @property
-    def together(self):
-        """Of each interval, so that all of them hold at once with the confidence asked for."""
-        return 1 - (1 - self.alone) / self.count
+    def together(self, count):
+        """Of each of so many, so that all of them hold at once."""
+        return 1 - (1 - self.alone) / count
 
 
 @dataclass
@@ -94,9 +77,10 @@ class Aspect:
     def outcome(self):
         return MEANING[self.word]
 
-    @property
-    def severity(self):
-        return OUTCOMES.index(self.outcome)
+
+def worst(aspects):
+    """The most serious one, the first of equal ones."""
+    return max(aspects, key=lambda aspect: SEVERITY(aspect.outcome))
 
 
 # Step times.
@@ -131,36 +115,33 @@ def judge(ratio, sure, rules, count=1):
     return "AMBIGUOUS", f"{said}: {seen}; measure more"
 
 
-def judge_times(times, rules, surety):
-    """Word, reason and interval of the ratio."""
-    ratio = times.ratio(surety.alone)
-    if math.isinf(rules.threshold):
-        return "OFF", "times are not judged (--threshold off)", ratio
-    if not ratio:
-        few = times.counts_text()
-        needed = times.needed(surety.alone)
-        why = f"{few} too few for a confidence of {surety.alone:.4g}: {needed} are needed"
-        return "AMBIGUOUS", why, None
-    sure = times.ratio(surety.together)
-    word, reason = judge(ratio, sure, rules, surety.count)
-    if not sure and word == "AMBIGUOUS":
-        reason += f", {times.needed(surety.together)} of each or more"
-    return word, reason, ratio
-
-
-def compare_times(times, rules, surety):
+def compare_times(times, rules, count):
+    """By one of `count` intervals."""
+    found = Aspect("time", "s")
     if times.base.empty or times.new.empty:
-        return Aspect("time", "s")
-    base, new = times.typical()
-    return Aspect("time", "s", base, new, *judge_times(times, rules, surety))
+        return found
+    found.base, found.new = times.typical()
+    found.ratio = times.ratio(rules.alone)
+    if math.isinf(rules.threshold):
+        found.word, found.reason = "OFF", "times are not judged (--threshold off)"
+    elif not found.ratio:
+        needed = f"{times.needed(rules.alone)} are needed"
+        found.word = "AMBIGUOUS"
+        found.reason = f"{times.few()} too few for a confidence of {rules.alone:.4g}: {needed}"
+    else:
+        sure = times.ratio(rules.together(count))
+        found.word, found.reason = judge(found.ratio, sure, rules, count)
+        if not sure and found.word == "AMBIGUOUS":
+            found.reason += f", {times.needed(rules.together(count))} of each or more"
+    return found
 
 
 # All else.
 
 
-def compare_verdicts(match):
+def compare_verdicts(sides):
     """Whether the case ended valid in all files of each side."""
-    was, now = (side[~side.valid] for side in match.sides)
+    was, now = (side[~side.valid] for side in sides)
     if was.empty and now.empty:
         return Aspect("verdict", word="VALID")
     bad = (was if now.empty else now).iloc[0]
@@ -170,14 +151,13 @@ def compare_verdicts(match):
     return Aspect("verdict", word="BROKEN" if len(now) else "REPAIRED", reason=why)
 
 
-def compare_bytes(match, name, rules):
+def compare_bytes(sides, name, rules):
     """Medians over the valid runs; of memory, differences below the threshold do not matter."""
     column, units, floor = BYTES[name]
-    base, new = (float(side[column][side.valid].median()) for side in match.sides)
+    base, new = (float(side[column][side.valid].median()) for side in sides)
     found = Aspect(name, units, base, new)
     is_memory = units == "B"
-    is_known = min(base, new) > 0 if is_memory else min(base, new) >= 0
-    if not is_known:
+    if is_memory and not min(base, new) > 0 or math.isnan(base + new):
         return found
     threshold = rules.memory_threshold * base if is_memory else 0
     if abs(new - base) <= max(threshold, floor):
@@ -188,41 +168,34 @@ def compare_bytes(match, name, rules):
     return found
 
 
-def compare_losses(match):
+def compare_losses(sides, differs):
     """Losses of the first step and of the last one that both have, within what the rounding of the
     type explains. Of the valid run that has taken the most steps."""
-    sides = []
-    for cases in match.sides:
-        valid = [array(case, "losses") for case in rows_of(cases[cases.valid])]
-        sides.append(max(valid, key=len, default=[]))
-    last = min(map(len, sides)) - 1
-    is_another = {"dtype", "seed", "learning_rate"} & set(match.differs)
-    tolerances = LOSS_TOLERANCE.get(match.case["dtype"], LOSS_TOLERANCE["fp32"])
+    longest = []
+    for side in sides:
+        valid = [array(case, "losses") for case in rows_of(side[side.valid])]
+        longest.append(max(valid, key=len, default=[]))
+    last = min(map(len, longest)) - 1
+    is_another = {"dtype", "seed", "learning_rate"} & set(differs)
+    tolerances = LOSS_TOLERANCE.get(sides[0]["dtype"].iloc[0], LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
         found = Aspect(name, "nat/token")
         if last >= 0 and not is_another:
-            found.base, found.new = (float(losses[at]) for losses in sides)
-            judge_loss(found, tolerance)
+            base, new = found.base, found.new = [float(losses[at]) for losses in longest]
+            is_same = abs(new - base) <= tolerance * abs(base) < math.inf
+            found.word = "SAME" if is_same else "WRONG"
+            if not is_same:
+                apart = f"more than {tolerance:.0e} apart"
+                found.reason = f"{name} {base:.9g} -> {new:.9g} nat/token, {apart}"
         yield found
 
 
-def judge_loss(found, tolerance):
-    if abs(found.new - found.base) <= tolerance * abs(found.base) < math.inf:
-        found.word = "SAME"
-        return
-    found.word = "WRONG"
-    found.reason = (
-        f"{found.name} {found.base:.9g} -> {found.new:.9g} nat/token, "
-        f"more than {tolerance:.0e} apart"
-    )
-
-
-def all_aspects(match, rules, surety):
-    """{name: aspect} of a match."""
+def all_aspects(match, rules, count):
+    """{name: aspect} of a match, always the same ones in the same order."""
     aspects = [
-        compare_verdicts(match),
-        compare_times(match.times, rules, surety),
-        *(compare_bytes(match, name, rules) for name in BYTES),
-        *compare_losses(match),
+        compare_verdicts(match.sides),
+        compare_times(match.times, rules, count),
+        *(compare_bytes(match.sides, name, rules) for name in BYTES),
+        *compare_losses(match.sides, match.differs),
     ]
     return {aspect.name: aspect for aspect in aspects}

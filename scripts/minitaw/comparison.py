@@ -4,9 +4,9 @@ should know beyond the figures (docs/compare.md)."""
 
 from dataclasses import dataclass
 
-from .aspects import OUTCOMES, Aspect, Rules, Surety, all_aspects, compare_times
 import pandas
 
+from .aspects import SEVERITY, Aspect, Rules, all_aspects, compare_times, worst
 from .command import BadInput
 from .intervals import mean_times, times_of
 from .matching import WHAT_MATTERS, match_cases, value_of
@@ -31,23 +31,13 @@ class Comparison:
     only_base: list
     only_new: list
     notes: list  # what differs without mattering; one line each
+    count: int  # of intervals: one of each case with times, and one of all together
     together: Aspect = None  # time of all, by the geometric mean of the ratios; of several cases
 
     @property
     def missing(self):
         """Labels of the cases of the base that count because the new side lacks them."""
         return self.only_base if self.rules.missing == "fail" else []
-
-    @property
-    def timed(self):
-        """Matches whose times both sides have."""
-        return [match for match in self.cases if len(match.times.base) and len(match.times.new)]
-
-    @property
-    def surety(self):
-        timed = len(self.timed)
-        intervals = timed + (timed > 1)
-        return Surety(self.rules.confidence, self.rules.looks, max(intervals, 1))
 
     @property
     def slower_together(self):
@@ -60,8 +50,7 @@ class Comparison:
         Whether all are faster together follows from the cases."""
         if self.missing or self.slower_together:
             return "worse"
-        outcomes = [match.outcome for match in self.cases]
-        return max(outcomes, key=OUTCOMES.index, default="none")
+        return max((match.outcome for match in self.cases), key=SEVERITY)
 
     @property
     def word(self):
@@ -75,21 +64,18 @@ class Comparison:
     def reasons(self):
         some = [match for match in self.cases if match.outcome == self.outcome]
         if some:
-            yield self.first_reason(some)
+            # Of those that are not decided the one that looks slowest tells most.
+            is_open = self.outcome == "ambiguous"
+            one, which = (max(some, key=slowness), "such as") if is_open else (some[0], "first")
+            time = one.aspects["time"]
+            aspect = time if self.outcome == "better" else worst(one.aspects.values())
+            count = f"{len(some)} of {plural(len(self.cases), 'case')}"
+            yield f"{count}, {which} case {one.case.case} ({one.label}): {aspect.reason}"
         if self.slower_together:
             yield f"all {len(self.cases)} cases together: {self.together.reason}"
         if self.missing:
             count = len(self.missing)
             yield f"{count} of the base's cases missing in the new one, first {self.missing[0]}"
-
-    def first_reason(self, some):
-        """Of those that are not decided the one that looks slowest tells most."""
-        one, which = some[0], "first"
-        if self.outcome == "ambiguous":
-            one, which = max(some, key=slowness), "such as"
-        aspect = one.aspects["time"] if self.outcome == "better" else one.worst()
-        count = f"{len(some)} of {plural(len(self.cases), 'case')}"
-        return f"{count}, {which} case {one.case.case} ({one.label}): {aspect.reason}"
 
     def excluded(self):
         """What SAME means of times: the largest slowdown that is not excluded, and of which
@@ -101,7 +87,7 @@ class Comparison:
         slower = max(most.aspects["time"].ratio.high - 1, 0)
         which = f" (case {most.case.case})" if len(judged) > 1 else ""
         rest = len(self.cases) - len(judged)
-        others = f"; times of {plural(rest, 'case')} were not compared" if rest > 0 else ""
+        others = f"; times of {plural(rest, 'case')} were not compared" if rest else ""
         return (
             f"no step time of {plural(len(judged), 'case')} is longer by more than "
             f"{100 * slower:.1f} %{which}, {100 * self.rules.confidence:.4g} % sure{others}"
@@ -127,24 +113,21 @@ def compare(base, new, rules):
     matches, only_base, only_new = match_cases(base, new, rules.allow)
     for match in matches:
         match.times = times_of(match.sides, rules.quantile, are_paired)
-    found = Comparison(rules, matches, only_base, only_new, [])
+    timed = [match.times for match in matches if len(match.times.base) and len(match.times.new)]
+    count = max(len(timed) + (len(timed) > 1), 1)
     for match in matches:
-        match.aspects = all_aspects(match, rules, found.surety)
+        match.aspects = all_aspects(match, rules, count)
+    found = Comparison(rules, matches, only_base, only_new, [], count)
     if found.outcome == "none":
         raise BadInput(
             f"{base.file[0].path} and {new.file[0].path} have no case in common that is valid on "
             "either side"
         )
-    found.together = compare_together(found)
+    mean = mean_times(timed) if len(timed) > 1 else None
+    if mean and mean.ratio(rules.alone):
+        found.together = compare_times(mean, rules, count)
     found.notes = list(notes_on(found, base, new))
     return found
-
-
-def compare_together(found):
-    """The time of all cases; None of one case, or where the cases were not measured together."""
-    times = mean_times([match.times for match in found.timed]) if len(found.timed) > 1 else None
-    aspect = compare_times(times, found.rules, found.surety) if times else None
-    return aspect if aspect and aspect.ratio else None
 
 
 # Notes.
@@ -156,22 +139,24 @@ def change_text(name, there, here):
     return f"{name} = {' -> '.join(sides)}"
 
 
+def texts_of(side, name):
+    """Of an entry of all sessions of a side: a text, or a list."""
+    for file in side.file.unique():
+        for session in file.sessions:
+            found = session.get(name, [])
+            yield from [found] if isinstance(found, str) else found
+
+
 def changes_of(found, base, new):
     """(name, texts of the base, texts of the new one) of what may explain a difference."""
-    sides = [
-        [session for file in side.file.unique() for session in file.sessions]
-        for side in (base, new)
-    ]
     for name in PROGRAM:
-        yield name, *({session.get(name, "") for session in side} - {""} for side in sides)
+        yield name, *({*texts_of(side, name)} - {""} for side in (base, new))
     for name in ("libraries", "environment"):
-        there, here = ({text for one in side for text in one.get(name, [])} for side in sides)
+        there, here = ({*texts_of(side, name)} for side in (base, new))
         yield name, there - here, here - there
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        values = (
-            (str(value) for match in found.cases for value in match.sides[i][name]) for i in (0, 1)
-        )
-        yield name, *map(set, values)
+        both = [pandas.concat([match.sides[i] for match in found.cases]) for i in (0, 1)]
+        yield name, *({*side[name].astype(str)} for side in both)
 
 
 def notes_on(found, base, new):
@@ -182,9 +167,9 @@ def notes_on(found, base, new):
     for name in WHAT_MATTERS:
         match = next((match for match in found.cases if name in match.differs), None)
         if match:
-            there, here = value_of(name, match.case), value_of(name, match.new_case)
+            there, here = (value_of(name, side.iloc[0]) for side in match.sides)
             yield f"{name} = {there} -> {here}, as allowed"
     yield from (f"only in the base: {label}" for label in found.only_base)
     yield from (f"only in the new one: {label}" for label in found.only_new)
-    if found.timed and base.turn.max() == new.turn.max() == 0:
+    if base.turn.max() == new.turn.max() == 0:
         yield ONE_FILE

@@ -4,6 +4,7 @@
 import json
 import math
 
+from .aspects import worst
 from .intervals import Interval
 from .sealed import SCHEMA
 
@@ -40,7 +41,7 @@ def row_of(match):
     return [
         *map(str, settings),
         *("-" if figure == "nan" else figure for figure in figures),
-        *(match.worst(names).word or "-" for names in ASPECTS.values()),
+        *(worst(match.aspects[name] for name in names).word or "-" for names in ASPECTS.values()),
     ]
 
 
@@ -63,7 +64,7 @@ def limit_text(value):
 
 def limits_of(comparison):
     """By which rules was judged."""
-    rules, surety = comparison.rules, comparison.surety
+    rules, count = comparison.rules, comparison.count
     limits = [
         f"threshold {limit_text(rules.threshold)}",
         f"memory {limit_text(rules.memory_threshold)}",
@@ -71,10 +72,10 @@ def limits_of(comparison):
     ]
     if rules.quantile:
         limits.append(f"quantile {rules.quantile:g}")
-    if surety.looks > 1:
-        limits.append(f"which is shared by {surety.looks} looks")
-    if surety.count > 1:
-        limits.append(f"SLOWER and FASTER hold for all {surety.count} intervals at once")
+    if rules.looks > 1:
+        limits.append(f"which is shared by {rules.looks} looks")
+    if count > 1:
+        limits.append(f"SLOWER and FASTER hold for all {count} intervals at once")
     return ", ".join(limits)
 
 

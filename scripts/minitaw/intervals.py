@@ -60,7 +60,7 @@ class Times:
     def unit(self):
         return "pairs of files" if self.are_paired else "repetitions"
 
-    def counts_text(self):
+    def few(self):
         """ "5 pairs of files are", "1 and 4 repetitions are"."""
         counts = dict.fromkeys([len(self.base), len(self.new)])
         if [*counts] == [1]:

@@ -5,9 +5,10 @@ each thing compared (docs/compare.md)."""
 import math
 import xml.etree.ElementTree as xml
 
+from .aspects import Aspect
 from .record import clean
 
-NO_TIME = "0.000000000"
+MISSING = Aspect("case", word="MISSING", reason="the base has this case, the new one has not")
 COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
@@ -20,23 +21,16 @@ def add(parent, tag, text="", **attributes):
 
 def seconds_of(aspect):
     """The time of a test is the step time of the new side, so that a viewer's history shows it."""
-    is_time = aspect.name == "time" and math.isfinite(aspect.new)
-    return f"{aspect.new:.9f}" if is_time else NO_TIME
+    return f"{aspect.new if aspect.name == 'time' and aspect.new > 0 else 0:.9f}"
 
 
-def add_test(suite, name, aspect, strict):
+def add_test(suite, aspect, strict):
     """What is AMBIGUOUS counts as skipped, with `strict` as failed."""
-    test = add(
-        suite,
-        "testcase",
-        classname=f"minitaw.{name}",
-        name=aspect.name,
-        time=seconds_of(aspect),
-    )
+    where = f"minitaw.{suite.get('name')}"
+    test = add(suite, "testcase", classname=where, name=aspect.name, time=seconds_of(aspect))
     figures = ""
     if math.isfinite(aspect.base) or math.isfinite(aspect.new):
-        sides = f"base {aspect.base:.9g} {aspect.units}", f"new {aspect.new:.9g} {aspect.units}"
-        figures = ", ".join(sides)
+        figures = f"base {aspect.base:.9g} {aspect.units}, new {aspect.new:.9g} {aspect.units}"
     why = f"{aspect.word}: {aspect.reason}" if aspect.word else "nothing to compare"
     if aspect.outcome == "worse" or (aspect.outcome == "ambiguous" and strict):
         add(test, "failure", figures, message=why, type=aspect.word)
@@ -46,28 +40,19 @@ def add_test(suite, name, aspect, strict):
         add(test, "system-out", f"{aspect.word} {figures}")
 
 
-def add_missing(root, label):
-    name = f"missing: {label}"
-    suite = add(root, "testsuite", name=name, time="0.0")
-    test = add(suite, "testcase", classname=f"minitaw.{name}", name="case", time="0.0")
-    message = "MISSING: the base has this case, the new one has not"
-    add(test, "failure", message=message, type="MISSING")
-
-
 def as_junit(comparison, strict):
-    root = xml.Element("testsuites", name="minitaw compare")
-    for match in comparison.cases:
-        name = f"case {match.case.case}: {match.label}"
-        suite = add(root, "testsuite", name=name, time=seconds_of(match.aspects["time"]))
-        for aspect in match.aspects.values():
-            add_test(suite, name, aspect, strict)
+    suites = {
+        f"case {match.case.case}: {match.label}": match.aspects.values()
+        for match in comparison.cases
+    }
     if comparison.slower_together:
-        name = "all cases together"
-        suite = add(root, "testsuite", name=name, time="0.0")
-        add_test(suite, name, comparison.together, strict)
-    for label in comparison.missing:
-        add_missing(root, label)
-
+        suites["all cases together"] = [comparison.together]
+    suites |= {f"missing: {label}": [MISSING] for label in comparison.missing}
+    root = xml.Element("testsuites", name="minitaw compare")
+    for name, aspects in suites.items():
+        suite = add(root, "testsuite", name=name, time=max(map(seconds_of, aspects)))
+        for aspect in aspects:
+            add_test(suite, aspect, strict)
     for element in (root, *root):
         for name, tag in COUNTED.items():
             if name != "skipped" or element is not root:

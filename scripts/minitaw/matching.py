@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from .aspects import worst
 from .command import BadInput
 from .intervals import Times
 from .numbers import cell_text
@@ -65,21 +66,20 @@ class Match:
     sides: tuple  # base and new: a table of the cases of all files of a side
     differs: list  # names of WHAT_MATTERS
     times: Times = None
-    aspects: dict = None  # by name, always the same ones in the same order
+    aspects: dict = None  # by name
 
-    def __post_init__(self):
-        self.case, self.new_case = (side.iloc[0] for side in self.sides)
-        self.label = label_of(self.case)
+    @property
+    def case(self):
+        return self.sides[0].iloc[0]
 
-    def worst(self, names=None):
-        """The most serious of these aspects, the first of equal ones."""
-        some = [self.aspects[name] for name in names or self.aspects]
-        return max(some, key=lambda aspect: aspect.severity)
+    @property
+    def label(self):
+        return label_of(self.case)
 
     @property
     def outcome(self):
         """Less memory alone, or a case that is valid again, makes nothing faster."""
-        outcome = self.worst().outcome
+        outcome = worst(self.aspects.values()).outcome
         if outcome == "better" and self.aspects["time"].outcome != "better":
             return "same"
         return outcome
@@ -97,7 +97,7 @@ def matched(sides, allow):
             there, here = (" and ".join(sorted(texts)) for texts in (base, new))
             raise BadInput(
                 f"case {match.case.case} ({match.label}) of {match.case.file.path} has {name} "
-                f"{there}, and {here} in {match.new_case.file.path}; add --allow {name} "
+                f"{there}, and {here} in {sides[1].iloc[0].file.path}; add --allow {name} "
                 "to compare all the same"
             )
     return match
