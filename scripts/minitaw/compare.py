@@ -18,14 +18,14 @@ LEAST_THRESHOLD, LARGEST_THRESHOLD = 1e-9, 0.499
 MOST_LOOKS = 1000
 
 
-def number(low, high):
+def number(low, high, kind=float):
     """The type of an option: a number, or a percentage, within bounds."""
 
     def number(text):  # argparse says its name of what is none
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        value = kind(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
-        return value
+        return kind(value)
 
     return number
 
@@ -34,73 +34,22 @@ def threshold(text):
     return math.inf if text == "off" else number(LEAST_THRESHOLD, LARGEST_THRESHOLD)(text)
 
 
-def looks(text):
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_LOOKS:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to {MOST_LOOKS}")
-    return int(text)
-
-
-def add_files(add):
-    add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
-    add(
-        "--base",
-        metavar="FILE.h5",
-        nargs="+",
-        default=[],
-        help="several files of the base: the i-th is paired with the i-th --new",
-    )
-    add(
-        "--new",
-        metavar="FILE.h5",
-        nargs="+",
-        default=[],
-        help="as many of the new one, measured in turn with them",
-    )
-
-
 def add_rules(add):
-    add(
-        "--threshold",
-        type=threshold,
-        help="least relative difference of step times that matters: 0.05, 5%%, or off "
-        "(%(default)s)",
-    )
-    add("--memory-threshold", type=threshold, help="the same of memory (%(default)s)")
-    add(
-        "--confidence",
-        type=number(0.5, 0.99999),
-        help="of the interval of the ratio of step times (%(default)s)",
-    )
-    add(
-        "--quantile",
-        type=number(0, 0.5),
-        help="which sample stands for a run: 0 the fastest, 0.5 the median",
-    )
-    add(
-        "--allow",
-        metavar="NAME",
-        choices=WHAT_MATTERS,
-        action="append",
-        help=f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated",
-    )
+    def rule(name, kind, what, **more):
+        add(f"--{name}", type=kind, help=f"{what} (%(default)s)", **more)
+
+    rule("threshold", threshold, "least relative difference of step times that matters: 0.05, "
+         "5%%, or off")  # fmt: skip
+    rule("memory-threshold", threshold, "the same of memory")
+    rule("confidence", number(0.5, 0.99999), "of the interval of the ratio of step times")
+    rule("quantile", number(0, 0.5), "which sample stands for a run: 0 the fastest, 0.5 the median")
+    rule("looks", number(1, MOST_LOOKS, int), "how often you compare at most, as more is "
+         "measured: the risk is shared by all")  # fmt: skip
+    rule("missing", str, "what becomes of cases of the base that the new side lacks",
+         choices=["list", "fail"])  # fmt: skip
+    what = f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated"
+    add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help=what)
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
-    add(
-        "--looks",
-        type=looks,
-        metavar="N",
-        help="how often you compare at most, as more is measured: the risk is shared by all "
-        "(%(default)s)",
-    )
-    add(
-        "--missing",
-        choices=["list", "fail"],
-        help="what becomes of cases of the base that the new side lacks (%(default)s)",
-    )
-
-
-def add_outputs(add):
-    add("--json", action="store_true", help="print one JSON object and nothing else")
-    add("--junit", metavar="FILE.xml", help="write a test report for CI")
 
 
 def parse(words):
@@ -109,9 +58,18 @@ def parse(words):
         description="Has the second result become slower, larger or wrong against the first? "
         "Exit code 0: no, or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).",
     )
-    add_files(parser.add_argument)
-    add_rules(parser.add_argument)
-    add_outputs(parser.add_argument)
+    add = parser.add_argument
+    add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
+    several = {"metavar": "FILE.h5", "nargs": "+", "default": []}
+    add(
+        "--base",
+        help="several files of the base: the i-th is paired with the i-th --new",
+        **several,
+    )
+    add("--new", help="as many of the new one, measured in turn with them", **several)
+    add_rules(add)
+    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--junit", metavar="FILE.xml", help="write a test report for CI")
     parser.set_defaults(**vars(Rules()))
     options = parser.parse_args(words)
     two_files = len(options.files) == 2 and not options.base and not options.new

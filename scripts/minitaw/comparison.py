@@ -155,8 +155,8 @@ def changes_of(found, base, new):
         there, here = ({*texts_of(side, name)} for side in (base, new))
         yield name, there - here, here - there
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        both = [pandas.concat([match.sides[i] for match in found.cases]) for i in (0, 1)]
-        yield name, *({*side[name].astype(str)} for side in both)
+        values = (pandas.concat([match.sides[i][name] for match in found.cases]) for i in (0, 1))
+        yield name, *({*some.astype(str)} for some in values)
 
 
 def notes_on(found, base, new):

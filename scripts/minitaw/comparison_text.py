@@ -4,23 +4,25 @@
 import json
 import math
 
+import numpy
+
 from .aspects import worst
 from .intervals import Interval
 from .sealed import SCHEMA
 
-# Columns of words of the table: aspects, the most serious of which it shows.
-ASPECTS = {
+# Columns of the table: settings, figures, and words, of aspects the most serious one.
+SETTINGS = ["case", "schedule", "ranks", "groups", "seq", "B", "M"]
+FIGURES = ["base", "new", "ratio", "low", "high"]
+WORDS = {
     "time": ["time"],
     "memory": ["memory", "process peak", "device memory"],
     "bytes": ["bytes inside", "bytes between"],
     "loss": ["first loss", "last loss"],
     "verdict": ["verdict"],
 }
-SETTINGS = ["case", "schedule", "ranks", "groups", "seq", "B", "M"]
-FIGURES = ["base", "new", "ratio", "low", "high"]
-COLUMNS = [*SETTINGS, *FIGURES, *ASPECTS]
+COLUMNS = [*SETTINGS, *FIGURES, *WORDS]
 UNITS = {"seq": "token", "base": "s", "new": "s"}  # all others: none
-LEFT = ["schedule", "groups", *ASPECTS]  # columns of texts
+LEFT = ["schedule", "groups", *WORDS]  # columns of texts
 
 
 def ranks_text(case):
@@ -36,26 +38,22 @@ def row_of(match):
     ratio = time.ratio or Interval(math.nan, time.new / time.base, math.nan)
     settings = [case.case, case.schedule, ranks_text(case), case.groups, case.seq,
                 case.micro_batch, case.micro_batches]  # fmt: skip
-    figures = [f"{seconds:.4g}" for seconds in (time.base, time.new)]
+    figures = [f"{time.base:.4g}", f"{time.new:.4g}"]
     figures += [f"{value:.3f}" for value in (ratio.estimate, ratio.low, ratio.high)]
-    return [
-        *map(str, settings),
-        *("-" if figure == "nan" else figure for figure in figures),
-        *(worst(match.aspects[name] for name in names).word or "-" for names in ASPECTS.values()),
-    ]
+    figures = ["-" if figure == "nan" else figure for figure in figures]
+    words = [worst(match.aspects[name] for name in names).word or "-" for names in WORDS.values()]
+    return [*map(str, settings), *figures, *words]
 
 
 def table(matches):
     """Two lines of names and units that begin with #, then one line a case, all aligned."""
-    rows = [COLUMNS, [UNITS.get(name, "") for name in COLUMNS], *map(row_of, matches)]
+    rows = [["#", *COLUMNS], ["#", *(UNITS.get(name, "") for name in COLUMNS)]]
+    rows += [["", *row_of(match)] for match in matches]
     columns = []
     for cells in zip(*rows):
-        align = str.ljust if cells[0] in LEFT else str.rjust
         width = max(map(len, cells))
-        columns.append([align(cell, width) for cell in cells])
-    lines = [" ".join(cells) for cells in zip(*columns)]
-    marks = ["#", "#", *(" " for _ in matches)]
-    return "".join(f"{mark} {line}".rstrip() + "\n" for mark, line in zip(marks, lines))
+        columns.append([f"{cell:{'<' if cells[0] in LEFT else '>'}{width}}" for cell in cells])
+    return "".join(" ".join(cells).rstrip() + "\n" for cells in zip(*columns))
 
 
 def limit_text(value):
@@ -101,24 +99,20 @@ def as_text(comparison, base, new):
     return f"{before}{table(comparison.cases)}{after}COMPARISON: {comparison.text()}\n"
 
 
-# JSON.
-
-
-def finite(value):
-    """JSON has no other numbers: null stands for NaN, and for a threshold that is off."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def plain(value):
-    """Of a number of numpy."""
-    return value.item()
+    """JSON has no NaN: null stands for it, and for a threshold that is off."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(plain, value))
+    value = value.item() if isinstance(value, numpy.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def aspect_json(aspect):
     found = {"outcome": aspect.outcome, "word": aspect.word}
     if aspect.units:
-        sides = {"base": finite(aspect.base), "new": finite(aspect.new)}
-        found |= {"units": aspect.units} | sides
+        found |= {"units": aspect.units, "base": aspect.base, "new": aspect.new}
     if aspect.name == "time":
         found["ratio"] = aspect.ratio and aspect.ratio._asdict()
     return found | {"reason": aspect.reason}
@@ -128,7 +122,7 @@ def case_json(match):
     names = [name for name in match.case.file.settings if name != "identity"]
     return {
         "case": match.case.case,
-        "settings": {name: match.case[name] for name in names},
+        "settings": match.case[names].to_dict(),
         "differs": match.differs,
         "measured_by": match.times.unit,
         "measurements_base": len(match.times.base),
@@ -138,8 +132,8 @@ def case_json(match):
 
 
 def as_json(comparison, base, new):
-    """One object; figures that do not exist are null."""
-    rules = vars(comparison.rules).items()
+    """One object."""
+    rules = vars(comparison.rules)
     found = {
         "program": "minitaw compare",
         "schema": SCHEMA,
@@ -148,11 +142,11 @@ def as_json(comparison, base, new):
         "outcome": comparison.outcome,
         "base": base,
         "new": new,
-        **{name: finite(value) for name, value in rules if name != "allow"},
+        **{name: value for name, value in rules.items() if name != "allow"},
         "together": comparison.together and aspect_json(comparison.together),
         "notes": comparison.notes,
         "only_base": comparison.only_base,
         "only_new": comparison.only_new,
         "cases": list(map(case_json, comparison.cases)),
     }
-    return json.dumps(found, indent=2, ensure_ascii=False, default=plain) + "\n"
+    return json.dumps(plain(found), indent=2, ensure_ascii=False) + "\n"

@@ -20,7 +20,7 @@ from .settings import BATCH, DERIVED, EFFORT, MODEL, VARIANT, WORK
 CONTROLS = {
     code: "\ufffd" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF)
 }
-KEYS = ["file", "case"]
+KEYS, OF_REPETITION = ["file", "case"], ["case", "repetition"]
 OF_RANKS = "rank of the job"  # axis of what a session has for each rank
 
 
@@ -66,20 +66,6 @@ class File:
     slowest: str = ""  # a sentence on the rank that is slow in all cases
     content: h5py.File = None
 
-    def describe(self):
-        runs, sessions = self.content["runs"], self.content["sessions"]
-        for name, column in columns_of(runs):
-            self.units[name] = attribute(column, "units", "")
-            self.docs[name] = attribute(column, "doc", "")
-        self.settings = attribute(runs, "settings", [])
-        self.verdict = attribute(runs, "verdict", "")
-        self.figures_of_merit = attribute(runs, "figures_of_merit", ["none"])
-        self.slowest = attribute(runs, "slowest", "")
-        for number in sorted(sessions):
-            session = sessions[number]
-            self.sessions.append({name: plain(value_of(session[name])) for name in session})
-            self.of_ranks |= {name for name in session if is_of_ranks(session[name])}
-
     def part(self, run, name):
         """A dataset of a run; None if there is none."""
         path = f"runs/{run:04}/{name}"
@@ -98,55 +84,37 @@ class File:
         return [] if part is None else attribute(part, "labels", [])
 
 
-def plain(value):
-    return value.tolist() if isinstance(value, numpy.ndarray) else value
-
-
-def is_of_ranks(dataset):
-    return attribute(dataset, "axes", "") == OF_RANKS
-
-
 def columns_of(runs):
-    return [(name, item) for name, item in runs.items() if isinstance(item, h5py.Dataset)]
+    return {name: item for name, item in runs.items() if isinstance(item, h5py.Dataset)}
 
 
 # Columns that scripts use, whichever others a file has.
-NEEDED = {
-    *MODEL,
-    *WORK,
-    *BATCH,
-    *VARIANT,
-    *EFFORT,
-    *DERIVED,
-    *"""case repetition session status
-verdict reason started begun ended median_s q1_s q3_s samples spread tokens_per_s peak mfu
-memory_planned memory_measured process_peak device_used bytes_inside bytes_between exposed_share
-idle_share overlap attention_used transport_used energy""".split(),
-}
-
-
-def table_of(file):
-    """All runs: a row for each, a column for each dataset."""
-    columns = {name: value_of(column) for name, column in columns_of(file.content["runs"])}
-    for name in sorted({*NEEDED, *file.settings} - set(columns)):
-        raise ValueError(f"/runs/{name} is missing")
-    lengths = {name: len(column) for name, column in columns.items()}
-    for name, length in lengths.items():
-        if length != lengths["case"]:
-            raise ValueError(f"/runs/{name} has {length} rows, /runs/case has {lengths['case']}")
-    return pandas.DataFrame(columns)
+FIGURES = """case repetition session status verdict reason started begun ended median_s q1_s q3_s samples
+spread tokens_per_s peak mfu memory_planned memory_measured process_peak device_used bytes_inside
+bytes_between exposed_share idle_share overlap attention_used transport_used energy"""
+NEEDED = {*FIGURES.split(), *MODEL, *WORK, *BATCH, *VARIANT, *EFFORT, *DERIVED}
 
 
 def loaded(file):
-    file.describe()
-    runs = table_of(file)
-    if not runs.session.between(0, len(file.sessions) - 1).all():
+    runs, sessions = file.content["runs"], file.content["sessions"]
+    columns = columns_of(runs)
+    file.units = {name: attribute(column, "units", "") for name, column in columns.items()}
+    file.docs = {name: attribute(column, "doc", "") for name, column in columns.items()}
+    file.settings = attribute(runs, "settings", [])
+    file.verdict, file.slowest = (attribute(runs, name, "") for name in ("verdict", "slowest"))
+    file.figures_of_merit = attribute(runs, "figures_of_merit", ["none"])
+    for number in sorted(sessions):
+        parts = sessions[number].items()
+        file.sessions.append({name: numpy.asarray(value_of(part)).tolist() for name, part in parts})
+        file.of_ranks |= {name for name, part in parts if attribute(part, "axes", "") == OF_RANKS}
+    for name in sorted({*NEEDED, *file.settings} - set(columns)):
+        raise ValueError(f"/runs/{name} is missing")
+    table = pandas.DataFrame({name: value_of(column) for name, column in columns.items()})
+    if not table.session.between(0, len(file.sessions) - 1).all():
         raise ValueError("/runs/session names a session that is not there")
-    runs["run"] = range(len(runs))
     # The last run of a repetition takes the place of the first.
-    of_repetition = ["case", "repetition"]
-    last = runs.drop_duplicates(of_repetition, keep="last")
-    return runs[of_repetition].drop_duplicates().merge(last)
+    last = table.assign(run=table.index).drop_duplicates(OF_REPETITION, keep="last")
+    return table[OF_REPETITION].drop_duplicates().merge(last)
 
 
 def load(path, content=None, letter=""):
@@ -278,17 +246,6 @@ def describe(run):
     ranks, tokens = plural(run.ranks, "rank"), plural(run.seq, "token")
     context = f", context {run.context}" if run.context > 1 else ""
     return f"{run.schedule}, {ranks} in groups {run.groups}, {tokens}{context}"
-
-
-def fastest(table):
-    """The valid row of the largest rate; None if there is none."""
-    valid = table[table.valid & table.tokens_per_s.notna()]
-    return None if valid.empty else valid.loc[valid.tokens_per_s.idxmax()]
-
-
-def quietest(table):
-    """The fastest without a doubt."""
-    return fastest(table[table.doubt == ""])
 
 
 def reason_of(run):

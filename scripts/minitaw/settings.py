@@ -66,15 +66,9 @@ def shared_settings(cases):
     return found
 
 
-def parts_of(cases, names):
-    """[(values of these columns, rows)] in the order of their first appearance."""
-    return list(cases.groupby(list(names), sort=False)) if names else [((), cases)]
-
-
 def panels(cases):
     """[(title, rows)]: cases that are alike but for schedule and sequence length. The title says
     what tells a panel from the others."""
     names = telling(cases)
-    return [
-        (", ".join(map(setting_text, names, key)), some) for key, some in parts_of(cases, names)
-    ]
+    parts = cases.groupby(names, sort=False) if names else [((), cases)]
+    return [(", ".join(map(setting_text, names, key)), some) for key, some in parts]

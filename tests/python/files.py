@@ -52,7 +52,7 @@ def make(sample, target, runs, session=None):
             replace(file["sessions/0000"], name, value)
         group = file.create_group("runs", track_order=True)
         group.attrs.update(source["runs"].attrs)
-        for name, column in record.columns_of(source["runs"]):
+        for name, column in record.columns_of(source["runs"]).items():
             values = column.asstr()[:] if is_text(column) else column[:]
             implied = {"case": range(len(runs)), "repetition": [0] * len(runs)}
             rows = [
