@@ -86,7 +86,17 @@ class Official:
             )
 
 
-# What the samples and bytes of a run say, whatever its file says.
+# What samples and bytes say, whatever the file says.
+
+
+def judgement(seconds, warmup):
+    """VALID, or with doubts."""
+    q1, median, q3 = numpy.quantile(seconds, [0.25, 0.5, 0.75])
+    spread = (q3 - q1) / median
+    doubts = ["no warm-up"] if warmup == 0 else []
+    if spread > WIDEST_SPREAD:
+        doubts.append(f"noisy: quartiles {100 * spread:.0f} % of the median apart")
+    return f"VALID ({'; '.join(doubts)})" if doubts else "VALID"
 
 
 def verdict_of(run):
@@ -97,39 +107,43 @@ def verdict_of(run):
         return f"INVALID: {plural(len(seconds), 'timed step')}, {LEAST_SAMPLES} are needed"
     if not numpy.array_equal(array(run, "bytes/planned"), array(run, "bytes/counted")):
         return "INVALID: the bytes counted are not those planned"
-    q1, median, q3 = numpy.quantile(seconds, [0.25, 0.5, 0.75])
-    spread = (q3 - q1) / median
-    doubts = ["no warm-up"] if run.warmup == 0 else []
-    if spread > WIDEST_SPREAD:
-        doubts.append(f"noisy: quartiles {100 * spread:.0f} % of the median apart")
-    return f"VALID ({'; '.join(doubts)})" if doubts else "VALID"
+    return judgement(seconds, run.warmup)
+
+
+def median(seconds):
+    return float(numpy.median(seconds)) if len(seconds) else math.nan
 
 
 def recomputed(runs):
     """The runs with the verdicts and medians of their samples."""
-    seconds = list(map(samples, rows_of(runs)))
-    medians = [float(numpy.median(some)) if len(some) else math.nan for some in seconds]
-    return judged(runs.assign(verdict=list(map(verdict_of, rows_of(runs))), median_s=medians))
+    rows = rows_of(runs)
+    medians = [median(samples(run)) for run in rows]
+    return judged(runs.assign(verdict=list(map(verdict_of, rows)), median_s=medians))
+
+
+def cases_of(runs):
+    """Cases with what all their samples say together: `step`, the median, how many seconds were
+    `timed`, and whether they are noisy."""
+    found = cases(runs)
+    seconds = [numpy.concatenate(list(map(samples, case.runs))) for case in rows_of(found)]
+    verdicts = [
+        judgement(some, case.warmup) if case.valid else case.verdict
+        for case, some in zip(rows_of(found), seconds)
+    ]
+    step = numpy.array(list(map(median, seconds)))
+    timed = step * list(map(len, seconds))
+    return judged(found.assign(step=step, timed=timed, verdict=verdicts))
 
 
 def contradictions(said, found):
     """Where a file says other than its samples and bytes."""
     off = abs(said.median_s - found.median_s) > TOLERANCE * found.median_s
     differs = (said.valid != found.valid) | ((said.doubt == "") != (found.doubt == "")) | off
-    for run in rows_of(found[differs]):
-        told = said.loc[run.name]
+    for told, run in zip(rows_of(said[differs]), rows_of(found[differs])):
         yield (
             f"run {run.run} says {told.verdict}, step {told.median_s:.6g} s, but its samples and "
             f"bytes say {run.verdict}, step {run.median_s:.6g} s"
         )
-
-
-def with_steps(table):
-    """Cases with the figures of all their samples together: `step`, the median, and seconds that
-    were `timed`."""
-    seconds = [numpy.concatenate([samples(run) for run in case.runs]) for case in rows_of(table)]
-    steps = [float(numpy.median(some)) if len(some) else math.nan for some in seconds]
-    return table.assign(step=steps, timed=[step * len(some) for step, some in zip(steps, seconds)])
 
 
 # Sizes.
@@ -243,7 +257,7 @@ def official(runs, tier=BASELINE, published=""):
     if runs.empty:
         return Official(reasons=["no case was run"])
     file, found = runs.file.iloc[0], recomputed(runs)
-    table = with_steps(cases(found))
+    table = cases_of(found)
     size = size_of(table.iloc[0])
     if size is None:
         return Official(reasons=[f"its model is that of none of {', '.join(NAMES)}"])

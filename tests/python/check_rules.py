@@ -156,6 +156,12 @@ def a_file_is_not_believed():
         found = subject.official(result_of("small", first=first)).reasons
         assert f"case 0: {says}" in found, found
         assert any(one.startswith(f"run 0 says VALID, step 2 s, but its") for one in found), found
+    drift = result_of("small")
+    for run in range(5):
+        drift.file[0].content[run] = {"seconds": numpy.full((5, 1), 2.0 + run)}
+        drift.loc[run, "median_s"] = 2.0 + run
+    found = subject.official(drift)
+    assert found.reason == "case 0: VALID (noisy: quartiles 50 % of the median apart)", found
     lacks = subject.official(result_of("small")[1:]).reasons
     assert lacks == ["case 0: INVALID: 4 of 5 repetitions", *lacks[1:]]
     assert lacks[1:] == ["the file says VALID, but not all of its cases are valid"], lacks
