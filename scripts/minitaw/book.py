@@ -5,9 +5,12 @@ that report.html lays out, beside paragraphs (str), figures (lists of pictures) 
 
 from dataclasses import dataclass
 
+import pandas
+
 from .drawing import styles_of
-from .numbers import NO_FIGURE, count_text, exists, listed
-from .settings import TOLD, grouped, setting_text, telling, values_of
+from .numbers import NO_FIGURE, count_text, exists, listed, plural
+from .record import array, cases, reason_of
+from .settings import TOLD, setting_text, telling
 
 
 @dataclass
@@ -30,27 +33,30 @@ class Failures:
 
 
 class Book:
-    """All cases, with one name and one look for each line on the whole page."""
+    """All cases, with one name (`line`) and one look on the whole page."""
 
-    def __init__(self, results):
-        every_setting = ("schedule", "seq", *TOLD)
-        self.results = results
-        self.cases = [case for result in results for case in result.cases]
-        self.valid = [case for case in self.cases if case.valid]
-        self.sessions = [session for result in results for session in result.sessions]
-
-        same = grouped(self.cases, lambda case: values_of(case, every_setting)).values()
-        self.with_file = any(len({case.file.letter for case in some}) > 1 for some in same)
-        self.styles = styles_of(map(self.naming, self.cases))
-        told = telling(self.cases, every_setting)
-        self.told = [name for name in told if name != "schedule"]
-
+    def __init__(self, runs):
+        every_setting = ["schedule", "seq", *TOLD]
+        found = cases(runs)
+        self.files = list(found["file"].unique())
+        self.sessions = [session for file in self.files for session in file.sessions]
+        in_files = found.groupby(every_setting)["file"].nunique()
+        letters = "(" + found["file"].map(lambda file: file.letter) + ")"
+        found["line"] = found["schedule"] + (" " + letters if in_files.max() > 1 else "")
+        self.told = [name for name in telling(found, every_setting) if name != "schedule"]
+        found["told"] = [self.telling(case) for _, case in found.iterrows()]
+        found["status"] = [worst_status(some) for some in found["runs"]]
+        self.cases, self.valid = found, found[found["valid"]]
+        self.styles = styles_of(found["line"])
         shaped = (" ".join(session.get("links", [])) for session in self.sessions)
         links = dict.fromkeys(filter(None, shaped))
         self.links = [f"links between nodes: {listed(links, 3)}"] if links else []
 
-    def naming(self, case):
-        return case["schedule"] + (f" ({case.file.letter})" if self.with_file else "")
+    def with_array(self, name):
+        """The cases that have this array, and of each a repetition with it."""
+        runs = [run_with(case, name) for _, case in self.cases.iterrows()]
+        known = [run is not None for run in runs]
+        return self.cases[known], [run for run in runs if run is not None]
 
     def telling(self, case):
         """The settings that tell this case from others of its schedule: "512 tokens, 2 ranks"."""
@@ -63,24 +69,45 @@ class Book:
         return ", ".join(texts)
 
 
-def table(caption, head, cases, cells_of):
+def worst_status(runs):
+    return next((run["status"] for run in runs if not run["valid"]), runs[0]["status"])
+
+
+def run_with(case, name):
+    """The first repetition that has this array, a valid one if there is one; None without."""
+    runs = sorted(case["runs"], key=lambda run: not run["valid"])
+    return next((run for run in runs if array(run, name).size), None)
+
+
+def left_out(reasons, count):
+    """What a picture does not show, and why: "left out: 2 of 9 cases (2 × does not fit)"."""
+    if not len(reasons):
+        return ""
+    counts = pandas.Series(reasons).value_counts(sort=False)
+    why = listed(f"{number} × {reason}" for reason, number in counts.items())
+    return f"left out: {len(reasons)} of {plural(count, 'case')} ({why})"
+
+
+def not_valid(some):
+    return [reason_of(case) for case in some[~some["valid"]].itertuples()]
+
+
+def table(caption, some, columns):
     """A row for each case, whose settings stand in a first cell: columns of their own would push
-    the figures off a phone. Columns in which no case has a figure are left out."""
-    rows = [cells_of(case) for case in cases]
-    used = [i for i in range(len(head)) if any(row[i] != NO_FIGURE for row in rows)]
-    cells = [[row[i] for i in used] for row in rows]
-    return Table(caption, [head[i] for i in used], list(zip(cases, cells)))
+    the figures off a phone. columns: {title: texts}; those in which no case has a figure are left
+    out."""
+    cells = pandas.DataFrame(columns, index=some.index)
+    cells = cells.loc[:, (cells != NO_FIGURE).any()]
+    return Table(caption, list(cells), list(zip(some.itertuples(), cells.to_numpy().tolist())))
 
 
-def figures_table(caption, columns, cases, more=(), more_of=lambda case: []):
-    """Columns of the summary, {name: (title, text of a value)}, and more."""
-
-    def cells_of(case):
-        found = []
-        for name, (_, text) in columns.items():
-            is_known = exists(case[name]) and case["median_s"] > 0
-            found.append(text(case[name]) if is_known else NO_FIGURE)
-        return found + more_of(case)
-
-    head = [title for title, _ in columns.values()]
-    return table(caption, [*head, *more], cases, cells_of)
+def figures_of(some, columns):
+    """{title: texts} of columns {name: (title, text of a value)}."""
+    ended = some["median_s"] > 0
+    return {
+        title: [
+            text(value) if known and exists(value) else NO_FIGURE
+            for value, known in zip(some[name].tolist(), ended)
+        ]
+        for name, (title, text) in columns.items()
+    }

@@ -1,171 +1,263 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts of cases that are alike but for schedule and sequence length: bytes between groups,
-throughput, memory, and where the time of a step went."""
+"""Charts of the page, of pictures and of figures for a paper: lines over a number, or bars of names
+(docs/report.md)."""
 
+import math
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
-from .drawing import (
-    COLOURS,
-    GRID,
-    draw_lines,
-    legend_of_panel,
-    new_figure,
-    short,
-)
+import pandas
+from matplotlib.transforms import ScaledTranslation
+from pandas.api.types import is_numeric_dtype
+
+from .drawing import GRID, LINE, POINTS, add_legend, handles_of, legend_size, new_figure, short
 from .numbers import byte_unit, count_text, exists, plural, time_unit
-from .settings import grouped
 
 MOST_PANELS = 12  # of a picture or page, which says how many there are
-# Of bytes: name, colour and hatch.
-TRAFFIC_KINDS = [
-    ("weights", "#d55e00", ""),
-    ("gradients", "#e69f00", "////"),
-    ("activations", "#cc79a7", "\\\\\\\\"),
-    ("embedding and head", "#56b4e9", "xxxx"),
-    ("keys and values", "#009e73", "...."),
-]
-# Of a step: column of the summary; name, colour and hatch.
-STEP_PARTS = {
-    "compute_s": ("computing", "#4d4d4d", ""),
-    "exposed_weights_s": ("waiting for weights", "#d55e00", ""),
-    "exposed_gradients_s": ("waiting for gradients", "#e69f00", "////"),
-    "exposed_activations_s": ("waiting for activations", "#cc79a7", "\\\\\\\\"),
-    "exposed_embeddings_s": ("waiting for embedding and head", "#56b4e9", "xxxx"),
-    "exposed_context_s": ("waiting for keys and values", "#009e73", "...."),
-    "idle_s": ("idle", "#c8c8c8", ""),
+MOST_TICKS = 8
+LEAST_STEP = 1.1  # between ticks: marks over each other say nothing
+ASIDE, MOST_ASIDE = 3, 15  # points between lines, so that none hides another, and of all of them
+BETWEEN_BARS = 0.3  # of a bar, between those of one name and the next
+LETTER = 0.068  # inches, of a title or note
+# Of columns that pages and figures show; the others go by their name.
+LABELS = {
+    "tokens_per_s": "throughput",
+    "tokens_per_s_rank": "throughput of a rank",
+    "median_s": "step",
+    "memory_measured": "memory of the worst rank",
+    "bytes_between": "sent between groups in a step",
+    "seq": "sequence length",
+    "between.rate": "adapter of a node",
 }
-PLAIN = [("", COLOURS[0], "")]  # the one part of bars that have no parts
+RATES = ["tokens_per_s", "tokens_per_s_rank"]  # as fast as a step is short
 
 
 @dataclass
 class Chart:
-    height: float  # inches
     draw: Callable  # of axes
+    height: float  # inches, without its legend
+    names: list  # in the legend
+    title: str = ""
 
 
-def no_unit(_):
-    return 1, ""
+# Numbers.
 
 
-def bars_chart(cases, naming, parts, values, label, unit_of, errors=None):
-    """A stacked bar for each case: values[bar][part], in the order of parts: [(name, colour,
-    hatch)]. `errors`: low and high ones of the bars. The label has the unit at {}."""
-    names = [short(naming(case)) for case in cases]
-    values = numpy.nan_to_num(numpy.array(values, float))
-    divisor, unit = unit_of(values.sum(axis=1).max())
-
-    def draw(axes):
-        left = numpy.zeros(len(names))
-        for (name, colour, hatch), widths in zip(parts, values.T / divisor):
-            if widths.any():
-                axes.barh(
-                    range(len(names)),
-                    widths,
-                    left=left,
-                    height=0.7,
-                    color=colour,
-                    hatch=hatch,
-                    edgecolor="#ffffff",
-                    linewidth=0.4,
-                    label=name,
-                    xerr=errors,
-                    capsize=3,
-                )
-                left = left + widths
-        axes.set_yticks(range(len(names)), names, fontsize=9)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(label.format(unit))
-        axes.grid(True, axis="x", linewidth=0.6, **GRID)
-
-    lines = sum(1 + 0.4 * name.count("\n") for name in names)
-    return Chart(0.9 + 0.3 * lines, draw)
+def scale_of(units, largest):
+    """Divisor and name of a unit so that numbers are handy: B, KiB/step, ms."""
+    base, slash, rest = units.partition("/")
+    choose = {"B": byte_unit, "s": time_unit}.get(base)
+    if not choose:
+        return 1, "" if units == "1" else units
+    divisor, name = choose(largest)
+    return divisor, name + slash + rest
 
 
-def against_length(cases, styles, naming, column, label, unit_of, whiskers=None):
-    """Lines over the sequence length, or bars where there is one length only."""
-    if len({case["seq"] for case in cases}) == 1:
-        values = [[case[column]] for case in cases]
-        ends = whiskers and [whiskers(case) for case in cases]
-        errors = numpy.abs(numpy.array(ends) - values).T if ends else None
-        return bars_chart(cases, naming, PLAIN, values, label, unit_of, errors)
-    divisor, unit = unit_of(max(case[column] for case in cases))
+def label_of(name, units):
+    label = LABELS.get(name, name)
+    return f"{label} [{units}]" if units else label
 
-    def draw(axes):
-        draw_lines(
-            axes,
-            grouped(cases, naming),
-            styles,
-            lambda case: case["seq"],
-            lambda case: case[column] / divisor,
-            label.format(unit),
-            whiskers,
+
+def scaled(points, units):
+    """The points in a handy unit, and its name."""
+    divisor, name = scale_of(units, points["high"].max())
+    numbers = ["value", "low", "high"]
+    return points.assign(**points[numbers] / divisor), name
+
+
+def ends_of(case, column):
+    """The least and the most of the repetitions; of only one, what follows from the quartiles of its
+    steps."""
+    values = [run.get(column) for run in case["runs"] if run["valid"]]
+    values = list(filter(exists, values))
+    if len(values) > 1:
+        return min(values), max(values)
+    value, median = case[column], case["median_s"]
+    quartiles = [case.get(name, math.nan) for name in ("q1_s", "q3_s")]
+    if column == "median_s" and all(map(exists, quartiles)):
+        return tuple(quartiles)
+    if column in RATES and all(quartile > 0 for quartile in quartiles):
+        return value * median / quartiles[1], value * median / quartiles[0]
+    return value, value
+
+
+def points_of(cases, column, across="seq"):
+    """A row for each case: line, x, value, ends of its whisker, and whether it is predicted."""
+    rows = [
+        (
+            case["line"],
+            case[across],
+            case[column],
+            *ends_of(case, column),
+            not case["file"].sessions,
         )
-        axes.set_xlabel("sequence length [token]")
-
-    return Chart(2.5, draw)
-
-
-def rate_whiskers(case):
-    """Tokens/s of the third and of the first quartile of the step times."""
-    quartiles = [case["q3_s"], case["q1_s"]]
-    return [case.tokens / step if step > 0 else case["tokens_per_s"] for step in quartiles]
-
-
-def traffic_chart(cases, naming, at):
-    if not any(case["bytes_between"] > 0 for case in cases):
-        return None
-    bytes_between = [case.traffic()[0] for case in cases]
-    label = f"sent between groups {at} [{{}}/step]"
-    return bars_chart(cases, naming, TRAFFIC_KINDS, bytes_between, label, byte_unit)
-
-
-def time_chart(cases, naming, at):
-    timed = [case for case in cases if exists(case["compute_s"])]
-    if not timed:
-        return None
-    seconds = [[case[name] for name in STEP_PARTS] for case in timed]
-    label = f"step {at}, mean over ranks [{{}}]"
-    return bars_chart(timed, naming, STEP_PARTS.values(), seconds, label, time_unit)
-
-
-def charts_of(cases, styles, naming):
-    """Bytes between groups, throughput, memory and where the time of a step went, all of valid
-    cases; None for what they have no figures of. Bytes and time are those of the longest
-    sequence."""
-    longest = max(case["seq"] for case in cases)
-    last = [case for case in cases if case["seq"] == longest]
-    at = f"at {count_text(longest)} tokens"
-    rate = "throughput [token/s], whiskers: quartiles"
-    memory = "memory of the worst rank [{}]"
-    return [
-        traffic_chart(last, naming, at),
-        against_length(cases, styles, naming, "tokens_per_s", rate, no_unit, rate_whiskers),
-        against_length(cases, styles, naming, "memory_measured", memory, byte_unit),
-        time_chart(last, naming, at),
+        for _, case in cases.iterrows()
     ]
+    return pandas.DataFrame(rows, columns=["line", "x", "value", "low", "high", "predicted"])
 
 
-def chart_figure(columns, width):
-    """A figure of columns of charts, [(title, charts)], each with a legend if it needs one."""
-    rows = list(zip(*(charts for _, charts in columns)))
-    heights = [max(chart.height if chart else 0.1 for chart in row) for row in rows]
-    drawn = new_figure(width * len(columns), sum(heights))
-    shares = {"height_ratios": heights}
-    panels = drawn.subplots(len(rows), len(columns), squeeze=False, gridspec_kw=shares)
-    for axes, chart in zip(panels.flat, (chart for row in rows for chart in row)):
+# Lines and bars.
+
+
+def whiskers(points):
+    return numpy.abs([points["low"] - points["value"], points["high"] - points["value"]])
+
+
+def draw_lines(axes, points, styles, label):
+    """Over a number of which some differ much: a logarithmic axis."""
+    lines = points.groupby(["line", "predicted"], sort=False)
+    for number, ((name, predicted), some) in enumerate(lines):
+        some = some.sort_values("x")
+        drawn = axes.errorbar(
+            some["x"],
+            some["value"],
+            yerr=whiskers(some),
+            capsize=3,
+            elinewidth=0.9,
+            label=name,
+            fillstyle="none" if predicted else "full",
+            **styles[name],
+        )
+        aside = min(ASIDE, MOST_ASIDE / lines.ngroups) * (number - (lines.ngroups - 1) / 2) / POINTS
+        moved = axes.transData + ScaledTranslation(aside, 0, axes.figure.dpi_scale_trans)
+        for part in drawn.get_children():
+            part.set_transform(moved)
+    axes.set_ylim(min(0, axes.get_ylim()[0]), 1.06 * max(axes.get_ylim()[1], 1e-12))
+    axes.set_title(label, loc="left", fontsize=9)
+    axes.grid(True, linewidth=0.6, **GRID)
+    mark_numbers(axes, sorted(points["x"].unique().tolist()))
+
+
+def mark_numbers(axes, numbers):
+    """Ticks of the lower axis, of which some may be left out."""
+    if numbers[0] > 0 and numbers[-1] / numbers[0] > 2:
+        axes.set_xscale("log", base=2)
+        before = [0, *numbers]
+        numbers = [number for low, number in zip(before, numbers) if number > LEAST_STEP * low]
+    marks = numbers[:: math.ceil(len(numbers) / MOST_TICKS)]
+    axes.set_xticks(marks, [count_text(int(x)) if x == int(x) else f"{x:g}" for x in marks])
+    axes.minorticks_off()
+    axes.margins(x=0.08)
+
+
+def draw_bars(axes, points, styles, label):
+    """A bar for each point, those of one x beside each other."""
+    places, ticks = [], []
+    for number, (_, some) in enumerate(points.groupby("x", sort=False)):
+        rows = len(places) + BETWEEN_BARS * number + numpy.arange(len(some))
+        places.extend(rows)
+        ticks.append(rows.mean())
+    points = pandas.concat([some for _, some in points.groupby("x", sort=False)])
+    points = points.assign(place=places)
+    for (name, predicted), some in points.groupby(["line", "predicted"], sort=False):
+        colour = styles[name]["color"]
+        axes.barh(
+            some["place"],
+            some["value"],
+            xerr=whiskers(some),
+            height=0.8,
+            capsize=3,
+            color="none" if predicted else colour,
+            edgecolor=colour,
+            label=name,
+        )
+    name_bars(axes, ticks, points["x"].unique(), places[-1], label)
+
+
+def name_bars(axes, ticks, names, last, label):
+    axes.set_yticks(ticks, [short(str(name)) for name in names], fontsize=9)
+    axes.set_ylim(last + 0.6, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+    axes.grid(True, axis="x", linewidth=0.6, **GRID)
+
+
+def bars_height(names, bars):
+    """Inches of so many bars, of which each name has some."""
+    lines = sum(short(str(name)).count("\n") for name in names)
+    return 0.9 + 0.3 * bars + 0.12 * lines
+
+
+def chart(points, styles, label, across=""):
+    """Lines over numbers, a label across; bars where there are names, or one number only."""
+    lines = points["line"].unique().tolist()
+    if is_numeric_dtype(points["x"]) and points["x"].nunique() > 1:
+
+        def draw(axes):
+            draw_lines(axes, points, styles, label)
+            axes.set_xlabel(across)
+
+        return Chart(draw, 2.5, lines)
+
+    if is_numeric_dtype(points["x"]):
+        points = points.assign(x=points["line"])
+    legend = [] if (points["x"] == points["line"]).all() else lines
+    height = bars_height(points["x"].unique(), len(points))
+    return Chart(lambda axes: draw_bars(axes, points, styles, label), height, legend)
+
+
+def stack(parts, looks, label):
+    """A stacked bar for each row of a table, whose columns are parts. looks: {column: (name, colour,
+    hatch)}."""
+    parts = parts.fillna(0).loc[:, lambda table: (table != 0).any()]
+    rows = numpy.arange(len(parts))
+
+    def draw(axes):
+        left = numpy.zeros(len(parts))
+        for column in parts:
+            name, colour, hatch = looks[column]
+            axes.barh(
+                rows,
+                parts[column],
+                left=left,
+                height=0.7,
+                color=colour,
+                hatch=hatch,
+                edgecolor="#ffffff",
+                linewidth=0.4,
+                label=name,
+            )
+            left = left + parts[column].to_numpy()
+        name_bars(axes, rows, parts.index, len(parts) - 1, label)
+
+    names = [looks[column][0] for column in parts]
+    return Chart(draw, bars_height(parts.index, len(parts)), names)
+
+
+# Figures.
+
+
+def draw_chart(part, chart, width):
+    """Into a figure or a part of one; the legend is below it."""
+    axes = part.subplots()
+    chart.draw(axes)
+    axes.set_title(chart.title)
+    handles = handles_of(axes)
+    add_legend(part, {name: handles[name] for name in chart.names}, width)
+
+
+def height_of(chart, width):
+    legend = legend_size(chart.names, width)[1] if chart.names else 0
+    return chart.height + legend
+
+
+def chart_figure(rows, width, title="", note=""):
+    """A figure of rows of charts, of which some may be None, each so many inches wide."""
+    count = max(map(len, rows))
+    heights = [max(height_of(chart, width) for chart in row if chart) for row in rows]
+    texts = [textwrap.fill(text, int(count * width / LETTER)) for text in (title, note)]
+    lines = sum(1.5 + text.count("\n") for text in texts if text)
+    drawn = new_figure(width * count, sum(heights) + LINE * lines)
+    parts = drawn.subfigures(len(rows), count, squeeze=False, height_ratios=heights)
+    for part, chart in zip(parts.flat, (chart for row in rows for chart in row)):
         if chart:
-            chart.draw(axes)
-        else:
-            axes.axis("off")
-    for axes, (title, _) in zip(panels[0], columns):
-        axes.set_title(title)
-    for i, row in enumerate(panels):
-        heights[i] += max(legend_of_panel(drawn, axes, width) for axes in row)
-    panels[0, 0].get_gridspec().set_height_ratios(heights)
-    drawn.set_figheight(sum(heights))
+            draw_chart(part, chart, width)
+    if title:
+        drawn.suptitle(texts[0], fontsize=9)
+    if note:
+        drawn.supxlabel(texts[1], x=0.01, ha="left", fontsize=8)
     return drawn
 
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What all drawings share: figures of matplotlib that are the same bytes for the same file, colours
-and legends, lines over a setting."""
+and legends."""
 
 import base64
 import io
 import math
 import pathlib
+import re
 import textwrap
+import zlib
 
 import matplotlib
-import numpy
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
 
 from .command import write_file
-from .numbers import NO_FIGURE, count_text
-from .record import FORBIDDEN
+from .numbers import NO_FIGURE
 
 matplotlib.rcParams.update(
     {
@@ -34,28 +34,51 @@ matplotlib.rcParams.update(
 
 WIDTH = 4.8  # inches; a page shows them on the width of a phone
 POINTS = 72  # of an inch
-LEGEND_LINE, LABEL_INCHES = 0.2, 0.42  # a line of a legend; ticks and label of an axis above it
+LINE = 0.2  # inches of a line of a legend, title or note
 GRID = {"color": "#808080", "alpha": 0.25}
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the
 # same in grey print.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"]
+BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, BLACK, GREY = COLOURS
+SCHEDULES = {
+    "tawpipe": BLUE,
+    "weipipe": VERMILION,
+    "fsdp": GREEN,
+    "zbv": PURPLE,
+    "1f1b": SKY,
+    "zb1": ORANGE,
+    "zb2": BLACK,
+    "ddp": GREY,
+    "csv": "#7a5195",
+    "serial": "#8c6d31",
+}
+SHADES = [(1.0, 0.4), (0.0, 0.35), (1.0, 0.6)]  # of options: white or black, and how much of it
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 LONGEST_NAME, LONGEST_LABEL = 26, 34  # letters of a line
-MOST_TICKS = 8
-LEAST_STEP = 1.1  # between ticks: marks over each other say nothing
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
+def colour_of(name):
+    """That of a schedule in every picture; with options a shade of it."""
+    schedule = re.split(r"[^\w]", name)[0]
+    others = [colour for colour in COLOURS if colour != BLACK]
+    colour = SCHEDULES.get(schedule, others[zlib.crc32(schedule.encode()) % len(others)])
+    if name == schedule:
+        return colour
+    end, share = SHADES[zlib.crc32(name.encode()) % len(SHADES)]
+    return to_hex([(1 - share) * part + share * end for part in to_rgb(colour)])
+
+
 def styles_of(names):
-    """One look for each name, in the order of their first appearance."""
+    """{name: look}: a colour that follows from the name, markers and dashes that tell names of one
+    picture apart."""
     styles = {}
     for i, name in enumerate(dict.fromkeys(names)):
-        turn = i // len(COLOURS)
         styles[name] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "marker": MARKERS[(i + 3 * turn) % len(MARKERS)],
-            "linestyle": DASHES[(i + turn) % len(DASHES)],
+            "color": colour_of(name),
+            "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": DASHES[(i + i // len(MARKERS)) % len(DASHES)],
             "markersize": 5,
             "linewidth": 1.4,
         }
@@ -71,97 +94,46 @@ def new_figure(width=WIDTH, height=2.6, margin=0.1):
 
 def short(name, width=LONGEST_NAME):
     """On two lines at most, which end after a colon."""
-    name = FORBIDDEN.sub("\ufffd", name)
     if len(name) > 2 * width:
         name = f"{name[:width]}…{name[1 - width:]}"
     lines = textwrap.wrap(name.replace(":", ":\u200b "), width)
     return "\n".join(lines).replace("\u200b ", "").replace("\u200b", "") or NO_FIGURE
 
 
-def legend_columns(width, labels, most):
-    """As many as fit into a width in inches: a handle and letters of 5.5 points."""
-    longest = max(len(line) for label in labels for line in label.split("\n"))
-    fitting = int(width * POINTS / (45 + 5.5 * longest))
-    return max(1, min(most, fitting))
+def legend_size(names, width, most=8):
+    """Columns that fit into a width in inches, each a handle and letters of 5.5 points; and inches
+    of height."""
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    columns = max(1, min(most, int(width * POINTS / (45 + 5.5 * longest))))
+    return columns, LINE * (1 + math.ceil(len(names) / columns))
 
 
-def legend_of_panel(drawn, axes, width):
-    """Below the axis of one panel of a figure; returns the inches that it takes."""
-    handles, names = axes.get_legend_handles_labels()
+def add_legend(part, handles, width, most=8):
+    """Below a figure, or below a part of one: {name: handle}. Returns the inches that it takes."""
     if not handles:
-        return 0.0
-    labels = [short(name, LONGEST_LABEL) for name in names]
-    columns = legend_columns(width, labels, len(labels))
-    below_label = ScaledTranslation(0, -LABEL_INCHES, drawn.dpi_scale_trans)
-    axes.legend(
-        handles,
-        labels,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=axes.transAxes + below_label,
-        borderaxespad=0,
-        ncols=columns,
-        fontsize=9,
-    )
-    return LEGEND_LINE * (1 + math.ceil(len(labels) / columns))
+        return 0
+    names = [short(name, LONGEST_LABEL) for name in handles]
+    columns, height = legend_size(names, width, most)
+    where = {"loc": "outside lower left", "ncols": columns, "fontsize": 9}
+    part.legend(list(handles.values()), names, **where)
+    return height
+
+
+def handles_of(*axes):
+    """{label: its first handle}."""
+    found = {}
+    for one in axes:
+        for handle, name in zip(*one.get_legend_handles_labels()):
+            found.setdefault(name, handle)
+    return found
 
 
 def legend_below(drawn, *axes, columns=2, order=()):
     """The figure grows by the height of the legend."""
-    handles = {}
-    for one in axes:
-        handles |= {label: handle for handle, label in zip(*one.get_legend_handles_labels())}
-    if not handles:
-        return
-    names = [label for label in dict.fromkeys([*order, *handles]) if label in handles]
-    labels = [short(label, LONGEST_LABEL) for label in names]
-    columns = legend_columns(drawn.get_figwidth(), labels, columns)
-    drawn.legend(
-        [handles[label] for label in names],
-        labels,
-        loc="outside lower left",
-        ncols=columns,
-        fontsize=9,
-    )
-    lines = 1 + math.ceil(len(labels) / columns)
-    drawn.set_figheight(drawn.get_figheight() + LEGEND_LINE * lines)
-
-
-def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
-    """lines: {name: cases}; x(case): tokens or ranks, whose axis is logarithmic; value(case);
-    whiskers(case): low and high end."""
-    for name, cases in lines.items():
-        cases = sorted(cases, key=x)
-        values = numpy.array([value(case) for case in cases])
-        errors = None
-        if whiskers:
-            ends = numpy.array([whiskers(case) for case in cases]).T
-            errors = numpy.abs(ends - values)
-        axes.errorbar(
-            [x(case) for case in cases],
-            values,
-            yerr=errors,
-            capsize=3,
-            elinewidth=0.9,
-            label=name,
-            **styles[name],
-        )
-    axes.set_ylim(0, 1.06 * max(axes.get_ylim()[1], 1e-12))
-    axes.set_title(label, loc="left", fontsize=9)
-    axes.grid(True, linewidth=0.6, **GRID)
-    mark_counts(axes, sorted({x(case) for cases in lines.values() for case in cases}))
-
-
-def mark_counts(axes, counts):
-    """Ticks of the lower axis at these tokens or ranks, of which some may be left out."""
-    if counts[-1] / counts[0] > 2:
-        axes.set_xscale("log", base=2)
-        before = [0, *counts]
-        counts = [count for low, count in zip(before, counts) if count > LEAST_STEP * low]
-    marks = counts[:: math.ceil(len(counts) / MOST_TICKS)]
-    axes.set_xticks(marks, map(count_text, marks))
-    axes.minorticks_off()
-    axes.margins(x=0.08)
+    handles = handles_of(*axes)
+    handles = {name: handles[name] for name in dict.fromkeys([*order, *handles]) if name in handles}
+    added = add_legend(drawn, handles, drawn.get_figwidth(), columns)
+    drawn.set_figheight(drawn.get_figheight() + added)
 
 
 def rendered(drawn, kind, dpi):

@@ -2,14 +2,17 @@
 """When every action of a step ran: measured (minitaw run --timeline) or predicted (minitaw predict
 --timeline)."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy
+import pandas
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from .book import run_with
 from .command import BadInput, from_json
-from .numbers import plural
-from .reader import RENEW
-from .record import describe, read_timeline
+from .numbers import exists
+from .record import array, describe, group_sizes
+from .sealed import guarded
 
 # Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full
 # colours, transfers in shades that differ in lightness too.
@@ -60,52 +63,11 @@ PAYLOADS = {
 }
 LARGEST_NUMBER = 2**53  # that JSON keeps
 MOST_RANKS = 2**16  # that a drawing has rows for
-
-
-@dataclass(slots=True)
-class Event:
-    """One action of one rank. Both sides of a message and all members of a collective share a
-    link. -1: does not apply."""
-
-    rank: int
-    lane: str
-    kind: str
-    payload: str
-    shard: int
-    micro_batch: int
-    link: int
-    begin: float  # seconds since the step began
-    end: float
-
-    @property
-    def phase(self):
-        """None for what is no work: never drawn."""
-        if self.kind == "join":
-            return None
-        return COMPUTE.get(self.kind) or PAYLOADS.get(self.payload, "weights")
-
-    def fault(self):
-        """The first field that cannot be, as "link -7"; empty if all can."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.type is str:
-                good = isinstance(value, str)
-            elif one.type is float:
-                good = is_number(value)
-            else:
-                good = isinstance(value, int) and is_number(value)
-                good = good and value >= (0 if one.name == "rank" else -1)
-            if not good:
-                return f"{one.name} {str(value)[:40]}"
-        return ""
-
-
-COLUMNS = [one.name for one in fields(Event)]
-
-
-def is_number(value):
-    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and abs(value) < LARGEST_NUMBER
+# Fields of an event. Both sides of a message and all members of a collective share a link; -1: does
+# not apply. Times are seconds since the step began.
+TEXTS = ["lane", "kind", "payload"]
+NUMBERS = ["rank", "shard", "micro_batch", "link"]
+TIMES = ["begin", "end"]
 
 
 @dataclass
@@ -115,7 +77,32 @@ class Timeline:
     heading: str
     note: str  # below it
     groups: list  # sizes
-    events: list
+    events: pandas.DataFrame  # an action a row
+
+    def __post_init__(self):
+        """Raises ValueError if an event cannot be."""
+        if not all(isinstance(text, str) for text in (self.heading, self.note)):
+            raise ValueError("a title that is no text")
+        sizes_fit = all(isinstance(size, int) and 0 < size <= MOST_RANKS for size in self.groups)
+        if not sizes_fit or self.ranks > MOST_RANKS:
+            raise ValueError("groups that are none")
+        self.events = self.events.copy()
+        check(self.events, self.ranks)
+        self.complete()
+
+    def complete(self):
+        """Adds what follows: group, phase (None: no work, never drawn), when data move, and the
+        row among the events of its rank and lane that overlap."""
+        events = self.events
+        ends = numpy.cumsum(self.groups)
+        events["group"] = numpy.searchsorted(ends, events["rank"], side="right")
+        moved = events["payload"].map(PAYLOADS).fillna("weights")
+        phases = events["kind"].map(COMPUTE).fillna(moved)
+        events["phase"] = phases.where(events["kind"] != "join", None)
+        latest = events.groupby("link")["begin"].transform("max")
+        alone = events["link"] < 0
+        events["moving"] = latest.mask(alone, events["begin"]).clip(upper=events["end"])
+        events["row"] = rows_of(events)
 
     @property
     def ranks(self):
@@ -123,87 +110,86 @@ class Timeline:
 
     @property
     def length(self):
-        return max((event.end for event in self.events), default=0.0)
+        return float(self.events["end"].max()) if len(self.events) else 0.0
 
-    def group_of(self, rank):
-        return int(numpy.searchsorted(numpy.cumsum(self.groups), rank, side="right"))
-
-    def moving_begins(self):
-        """{link: seconds at which the last side of a message, or member of a collective, is
-        there}: data move from then on."""
-        latest = {}
-        for event in self.events:
-            if event.link >= 0:
-                latest[event.link] = max(latest.get(event.link, 0.0), event.begin)
-        return latest
+    @property
+    def drawn(self):
+        return self.events[self.events["phase"].notna()]
 
     @property
     def lanes(self):
         """Those that are used, in the order of their first appearance on any rank; compute
         first."""
-        names = dict.fromkeys(event.lane for event in self.events if event.phase)
-        return sorted(names, key=lambda name: name != "compute")
-
-    def check(self):
-        """Raises ValueError if an event cannot be."""
-        if not all(isinstance(text, str) for text in (self.heading, self.note)):
-            raise ValueError("a title that is no text")
-        sizes_fit = all(isinstance(size, int) and 0 < size <= MOST_RANKS for size in self.groups)
-        if not sizes_fit or self.ranks > MOST_RANKS:
-            raise ValueError("groups that are none")
-        for number, event in enumerate(self.events):
-            if fault := event.fault():
-                raise ValueError(f"event {number} has {fault}")
-            if event.rank >= self.ranks:
-                ranks = f"rank {event.rank} of {plural(self.ranks, 'rank')}"
-                raise ValueError(f"event {number} has {ranks}")
+        return sorted(self.drawn["lane"].unique(), key=lambda name: name != "compute")
 
 
-def events_of(columns):
-    return [Event(*values) for values in zip(*(columns[name] for name in COLUMNS))]
+def check(events, ranks):
+    for name in (*NUMBERS, *TIMES):
+        column = events[name]
+        is_number = is_numeric_dtype(column) and not is_bool_dtype(column)
+        if len(column) and not (is_number and (column.abs() < LARGEST_NUMBER).all()):
+            raise ValueError(f"an event whose {name} is no number, or too large")
+    for name in NUMBERS:
+        wrong = events.index[(events[name] % 1 != 0) | (events[name] < -1)]
+        if len(wrong):
+            raise ValueError(f"event {wrong[0]} has {name} {events[name][wrong[0]]}")
+    for name in TEXTS:
+        if not events[name].map(lambda text: isinstance(text, str)).all():
+            raise ValueError(f"an event whose {name} is no text")
+    if not events["rank"].between(0, ranks - 1).all():
+        raise ValueError(f"events of ranks that are not among {ranks}")
+
+
+def rows_of(events):
+    rows, ends = pandas.Series(0, events.index), {}
+    for event in events[events["phase"].notna()].sort_values(TIMES).itertuples():
+        taken = ends.setdefault((event.rank, event.lane), [])
+        free = (row for row, end in enumerate(taken) if end <= event.begin)
+        row = next(free, len(taken))
+        taken[row : row + 1] = [event.end]
+        rows[event.Index] = row
+    return rows
+
+
+# Reading.
 
 
 def measured_timeline(case):
     """Of a case that run --timeline has kept."""
-    number, path = case["case"], case.file.path
-    if not case.has_timeline:
-        raise BadInput(f"case {number} of {path} has no timeline; minitaw run --timeline keeps it")
-    heading = f"{describe(case)} (measured)"
-    found = Timeline(heading, "", case.group_sizes, events_of(read_timeline(case)))
-    try:
-        found.check()
-    except ValueError as error:
-        raise BadInput(
-            f"{path} is damaged, or no result of miniTaw: the timeline of case {number}: {error}; "
-            f"{RENEW}"
-        ) from error
-    found.note = note_on(case, found.length)
+    where = f"case {case['case']} of {case['file'].path}"
+    run = run_with(case, "timeline/rank")
+    if run is None:
+        raise BadInput(f"{where} has no timeline; minitaw run --timeline keeps it")
+    columns = {name: array(run, f"timeline/{name}") for name in (*TEXTS, *NUMBERS, *TIMES)}
+    heading = f"{describe(run)} (measured)"
+
+    def made():
+        return Timeline(heading, "", group_sizes(run), pandas.DataFrame(columns))
+
+    found = guarded(run["file"].path, made)
+    found.note = note_on(run, found.length)
     return found
 
 
-def note_on(case, length):
+def note_on(run, length):
     """Where the time of the step went, in percent."""
-    exposed, idle = 100 * case["exposed_share"], 100 * case["idle_share"]
+    exposed, idle = 100 * run["exposed_share"], 100 * run["idle_share"]
     note = (
         f"step {1e3 * length:.4g} ms: {100 - exposed - idle:.1f}% computing, "
         f"{exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
     )
-    if case["overlap"] >= 0:
-        note += f"; {100 * case['overlap']:.1f}% of communication hidden"
+    if exists(run["overlap"]) and run["overlap"] >= 0:
+        note += f"; {100 * run['overlap']:.1f}% of communication hidden"
     return note
 
 
 def predicted_timeline(one):
     """Of one object of a file. Raises one of command.MISSHAPEN if it is none."""
     heading, _, note = one["title"].partition("\n")
-    columns = dict(one["events"])
-    for name, codes in one["codes"].items():
-        columns[name] = [codes[code] for code in one["events"][name]]
-    if len({len(columns[name]) for name in COLUMNS}) != 1:
-        raise ValueError("columns of different lengths")
-    found = Timeline(f"{heading} (predicted)", note, one["groups"], events_of(columns))
-    found.check()
-    return found
+    columns = {name: one["events"][name] for name in (*NUMBERS, *TIMES)}
+    for name in TEXTS:
+        columns[name] = [one["codes"][name][code] for code in one["events"][name]]
+    return Timeline(f"{heading} (predicted)", note, one["groups"], pandas.DataFrame(columns))
 
 
 def predicted_timelines(path):
@@ -216,19 +202,3 @@ def predicted_timelines(path):
     if not found:
         raise BadInput(f"{path} holds no timeline; minitaw predict --timeline writes them")
     return found
-
-
-def rows_of(timeline):
-    """The row of each event among those of its rank and lane that overlap; None for what is not
-    drawn. And how many rows each (rank, lane) has."""
-    events = timeline.events
-    rows, ends = [None] * len(events), {}
-    for i in sorted(range(len(events)), key=lambda i: (events[i].begin, events[i].end)):
-        event = events[i]
-        if event.phase:
-            taken = ends.setdefault((event.rank, event.lane), [])
-            free = (row for row, end in enumerate(taken) if end <= event.begin)
-            row = next(free, len(taken))
-            taken[row : row + 1] = [event.end]
-            rows[i] = row
-    return rows, {lane: len(taken) for lane, taken in ends.items()}

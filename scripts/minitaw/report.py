@@ -3,22 +3,21 @@
 (docs/report.md)."""
 
 import pathlib
-import textwrap
+from dataclasses import replace
 
 import jinja2
 
-from . import charts
-from .book import Book
+from .book import Book, left_out, not_valid
+from .charts import MOST_PANELS, chart_figure
 from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
 from .drawing import save
-from .numbers import bytes_text, count_text, figure, listed, plural, seconds_text
+from .numbers import count_text, listed, plural
 from .provenance import program_of
-from .record import FORBIDDEN, fastest, load_all, quietest
-from .sections import SECTIONS
-from .settings import MODEL, grouped, panels, setting_text, shared_settings, telling, values_of
+from .record import load_all
+from .sections import SECTIONS, charts_of
+from .settings import panels, shared_settings
 
 CHART_WIDTH = 6.5  # inches, of a column of a picture
-TITLE_WIDTH = 80  # letters above such a column
 
 
 # The top: may this result be quoted, and what is its figure of merit.
@@ -29,20 +28,6 @@ def kind_of(verdict):
     if verdict == "VALID":
         return "good"
     return "doubt" if verdict.startswith("VALID") else "bad"
-
-
-def merits_of(book):
-    """The figure of merit of each model, which its settings tell from the others."""
-    names = telling(book.valid, MODEL)
-    models = grouped(book.valid, lambda case: values_of(case, names))
-    return [
-        {
-            "case": fastest(some),
-            "quiet": quietest(some),
-            "model": ", ".join(map(setting_text, names, key)),
-        }
-        for key, some in models.items()
-    ]
 
 
 def origin_of(book):
@@ -63,42 +48,29 @@ def origin_of(book):
 
 def top(book):
     shared = shared_settings(book.cases)
-    lengths = {case["seq"] for case in book.cases}
-    if len(lengths) == 1:
-        shared.append(f"{count_text(*lengths)} tokens in a sequence")
+    if book.cases["seq"].nunique() == 1:
+        shared.append(f"{count_text(int(book.cases['seq'].iloc[0]))} tokens in a sequence")
+    counts = book.cases.groupby("file", sort=False).size()
     return {
-        "verdicts": [(result, result.verdict, kind_of(result.verdict)) for result in book.results],
-        "merits": merits_of(book),
+        "files": [(file, kind_of(file.verdict), counts[file]) for file in book.files],
         "origin": origin_of(book),
         "shared": shared,
     }
 
 
-def clean(value):
-    """Of texts that a page shows."""
-    return FORBIDDEN.sub("\ufffd", value) if type(value) is str else value
-
-
-def page(results):
+def page(runs):
     """The whole page as text."""
-    book = Book(results)
+    book = Book(runs)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=clean,
     )
-    environment.filters |= {
-        "figure": figure,
-        "bytes": bytes_text,
-        "seconds": seconds_text,
-        "plural": plural,
-    }
+    environment.filters["plural"] = plural
     text = environment.get_template("report.html").render(
-        title="miniTaw: " + ", ".join(result.path.stem for result in results),
-        book=book,
+        title="miniTaw: " + ", ".join(file.path.stem for file in book.files),
         top=top(book),
         sections={name: make(book) for name, (_, make) in SECTIONS.items()},
         titles={name: title for name, (title, _) in SECTIONS.items()},
@@ -111,37 +83,29 @@ def page(results):
 
 
 def picture_title(book, parts):
-    """What all cases share, the shape of links, and what is left out or in doubt."""
-    bad = len(book.cases) - len(book.valid)
-    doubtful = sum(bool(case.doubt) for case in book.valid)
+    """What all cases share, the shape of links, and what is in doubt."""
+    doubtful = (book.valid["doubt"] != "").sum()
     said = [", ".join(shared_settings(book.valid)), *book.links]
-    if bad:
-        said.append(f"{bad} of {plural(len(book.cases), 'case')} not valid, left out")
     if doubtful:
         count = f"{doubtful} of {plural(len(book.valid), 'case')}"
         said.append(f"{count} in doubt (noisy or no warm-up)")
-    if parts > charts.MOST_PANELS:
-        said.append(f"the first {charts.MOST_PANELS} of {parts} panels")
-    return "; ".join(said)
+    if parts > MOST_PANELS:
+        said.append(f"the first {MOST_PANELS} of {parts} panels")
+    return "; ".join(filter(None, said))
 
 
-def picture(results):
+def picture(book, note):
     """A column of panels for each setting but schedule and sequence length."""
-    book = Book(results)
-    if not book.valid:
-        raise BadInput(f"{results[0].path} has no valid case to draw ({len(book.cases)} in all)")
+    if book.valid.empty:
+        raise BadInput(f"{book.files[0].path} has no valid case to draw ({len(book.cases)} in all)")
     every = panels(book.valid)
-    columns = [
-        (name, charts.charts_of(some, book.styles, book.naming))
-        for name, some in every[: charts.MOST_PANELS]
-    ]
-    if len(columns) == 1:  # two by two
-        ((_, found),) = columns
-        columns = [("", found[0::2]), ("", found[1::2])]
-    drawn = charts.chart_figure(columns, CHART_WIDTH)
-    title = textwrap.fill(picture_title(book, len(every)), TITLE_WIDTH * len(columns))
-    drawn.suptitle(title, fontsize="medium")
-    return drawn
+    columns = []
+    for name, some in every[:MOST_PANELS]:
+        found = charts_of(book, some)
+        columns.append([chart and replace(chart, title=name) for chart in found])
+    rows = [columns[0][:2], columns[0][2:]] if len(columns) == 1 else list(zip(*columns))
+    rows = [row for row in rows if any(row)]
+    return chart_figure(rows, CHART_WIDTH, picture_title(book, len(every)), note)
 
 
 def main(words=None):
@@ -162,11 +126,13 @@ def main(words=None):
     options = parser.parse_args(words)
     names = options.output or ["report.html"]
     outputs = {name: suffix_of(name, *PICTURES, ".html", "") for name in names}
-    results = load_all(options.files)
-    drawn = picture(results) if set(outputs.values()) & set(PICTURES) else None
+    runs = load_all(options.files)
     for output, suffix in outputs.items():
         if suffix in PICTURES:
-            save(drawn, output)
+            book = Book(runs)
+            note = left_out(not_valid(book.cases), len(book.cases))
+            save(picture(book, note), output)
+            write_stdout(f"{output}\n" + (note and f"{note}\n"))
         else:
-            write_file(output, page(results))
-        write_stdout(f"{output}\n")
+            write_file(output, page(runs))
+            write_stdout(f"{output}\n")

@@ -2,79 +2,69 @@
 """Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for
 all or for each rank (docs/report.md)."""
 
+from dataclasses import replace
+
 from . import charts
-from .book import Picture, table
-from .drawing import as_image, draw_lines, legend_below, new_figure
+from .book import Picture, figures_of, table
+from .drawing import WIDTH, as_image
 from .numbers import count_text, figure, percent
-from .record import fastest
-from .settings import BATCH, TOLD, grouped, values_of
+from .record import tokens_of
+from .settings import BATCH, TOLD
 
 FIXED = [name for name in TOLD if name not in ("ranks", "groups", "replicas", *BATCH)] + ["seq"]
-HEAD = ["ranks", "groups", "tokens in a step", "token/s", "speed-up", "efficiency"]
+COLUMNS = {
+    "ranks": ("ranks", figure),
+    "groups": ("groups", str),
+    "tokens": ("tokens in a step", figure),
+    "tokens_per_s": ("token/s", figure),
+    "gain": ("speed-up", figure),
+    "efficiency": ("efficiency", percent),
+}
 
 
-def scaling_lines(book, cases):
-    """{name: the fastest case of each number of ranks}, where there are several numbers."""
-    lines = {}
-    for name, some in grouped(cases, book.naming).items():
-        by_ranks = grouped(some, lambda case: case["ranks"])
-        if len(by_ranks) > 1:
-            lines[name] = [fastest(same) for _, same in sorted(by_ranks.items())]
-    return lines
+def best_of(cases, alike):
+    """The fastest case of each number of ranks, where there are several numbers, with what it gains
+    on the fewest ranks."""
+    rising = cases.sort_values("tokens_per_s")
+    best = rising.groupby([*alike, "ranks"], sort=False).tail(1).sort_values("ranks")
+    lines = best.groupby(alike, sort=False)
+    first = lines[["tokens_per_s", "tokens_per_s_rank"]].transform("first")
+    best["gain"] = best["tokens_per_s"] / first["tokens_per_s"]
+    best["efficiency"] = best["tokens_per_s_rank"] / first["tokens_per_s_rank"]
+    best = best[lines["ranks"].transform("size") > 1]
+    return best.assign(case_of_line=best.groupby(alike)["case"].transform("min"))
 
 
-def picture_of(book, lines, efficiency):
-    drawn = new_figure(height=4)
-    axes = drawn.subplots(2, 1, sharex=True)
-    for panel, value, label in (
-        (axes[0], lambda case: case["tokens_per_s"], "throughput, all ranks [token/s]"),
-        (axes[1], lambda case: 100 * efficiency(case), "efficiency [%]"),
-    ):
-        draw_lines(panel, lines, book.styles, lambda case: case["ranks"], value, label)
-    axes[1].set_xlabel("ranks")
-    legend_below(drawn, axes[0])
-    return as_image(drawn)
+def picture_of(book, cases):
+    rate = charts.points_of(cases, "tokens_per_s", "ranks")
+    share = charts.points_of(cases.assign(percent=100 * cases["efficiency"]), "percent", "ranks")
+    above = charts.chart(rate, book.styles, "throughput, all ranks [token/s]", "ranks")
+    below = charts.chart(share, book.styles, "efficiency [%]", "ranks")
+    rows = [[replace(above, names=[])], [below]]
+    return as_image(charts.chart_figure(rows, WIDTH))
 
 
-def scaling_part(book, kind, of_rank, tokens_of):
+def scaling_part(book, kind, of_rank, tokens):
     """Pictures and a table of one kind of scaling; nothing if there are no such cases."""
-    alike = grouped(book.valid, lambda case: (tokens_of(case), *values_of(case, FIXED))).values()
-    parts = list(filter(None, (scaling_lines(book, cases) for cases in alike)))
+    cases = book.valid.assign(same=tokens, tokens=[tokens_of(c) for c in book.valid.itertuples()])
+    best = best_of(cases, ["same", *FIXED, "line"])
+    parts = list(best.groupby(["same", *FIXED], sort=False))
     if not parts:
         return []
-    series = [line for lines in parts for line in lines.values()]
-    first = {id(case): line[0] for line in series for case in line}
-
-    def gain(case, column):
-        return case[column] / first[id(case)][column]
-
-    def efficiency(case):
-        return gain(case, "tokens_per_s_rank")
-
-    def cells_of(case):
-        return [
-            figure(case["ranks"]),
-            case["groups"],
-            figure(case.tokens),
-            figure(case["tokens_per_s"]),
-            figure(gain(case, "tokens_per_s")),
-            percent(efficiency(case)),
-        ]
-
     pictures = []
-    for lines in parts[: charts.MOST_PANELS]:
-        some = next(iter(lines.values()))[0]
-        tokens = f"{figure(tokens_of(some))} tokens in a step{of_rank}"
-        title = f"{kind} scaling: {tokens}, {count_text(some['seq'])} in a sequence"
-        pictures.append(Picture(title, picture_of(book, lines, efficiency)))
-    cases = [case for line in series for case in line]
-    rows = table(f"{kind} scaling in numbers", HEAD, cases, cells_of)
-    return [pictures, *charts.not_drawn(len(parts) - len(pictures)), rows]
+    for (same, *_), some in parts[: charts.MOST_PANELS]:
+        step = f"{figure(same)} tokens in a step{of_rank}"
+        title = f"{kind} scaling: {step}, {count_text(some['seq'].iloc[0])} in a sequence"
+        pictures.append(Picture(title, picture_of(book, some)))
+    rows = best.sort_values(["case_of_line", "ranks"])
+    numbers = table(f"{kind} scaling in numbers", rows, figures_of(rows, COLUMNS))
+    return [pictures, *charts.not_drawn(len(parts) - len(pictures)), numbers]
 
 
 def scaling_section(book):
-    strong = scaling_part(book, "Strong", "", lambda case: case.tokens)
-    weak = scaling_part(book, "Weak", " of each rank", lambda case: case.tokens / case["ranks"])
+    tokens = [tokens_of(case) for case in book.valid.itertuples()]
+    strong = scaling_part(book, "Strong", "", tokens)
+    weak = scaling_part(book, "Weak", " of each rank", tokens / book.valid["ranks"])
     if not strong + weak:
         return (
             "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, "

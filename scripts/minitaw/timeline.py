@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Timelines of steps drawn one above the other over a common axis of time, a row for each rank and
-lane (docs/show.md)."""
+"""Timelines of steps: drawn one above the other over a common axis of time, a row for each rank and
+lane, or as a trace for Perfetto (docs/show.md)."""
+
+import json
 
 import numpy
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from .command import PICTURES, BadInput, Parser, suffix_of, write_stdout
+from .book import run_with
+from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
 from .drawing import GRID, legend_below, new_figure, save, short
-from .events import PHASES, measured_timeline, predicted_timelines, rows_of
+from .events import PHASES, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
-from .record import load
+from .record import cases, load
 
 MOST_ARROWS = 300
 MOST_SHAPES = 4000  # more are drawn as pixels
@@ -22,6 +25,8 @@ WIDTHS = 11, 14  # inches, the least and the most
 LEAST_SHARE = 1 / 2000  # of the axis: what takes no time can still be seen
 PALE = 0.25  # opacity of a transfer whose other side is not there yet
 WAITS = "other side not there yet", "#c8c8c8"  # in the legend
+MICRO = 1e6  # a trace has microseconds
+DETAILS = ["payload", "shard", "micro_batch", "link"]
 
 
 class Panel:
@@ -33,22 +38,21 @@ class Panel:
         self.few = timeline.ranks <= FEW_RANKS
         self.heights = {lane: 1.0 if lane == "compute" else 0.5 for lane in timeline.lanes}
         starts = numpy.cumsum([0, *self.heights.values()])
-        of_rank = sum(self.heights.values()) + 0.4
+        groups = numpy.repeat(range(len(timeline.groups)), timeline.groups)
         self.tops = {}
-        for rank in range(timeline.ranks):
-            top = rank * of_rank + 0.5 * timeline.group_of(rank)
+        for rank, group in enumerate(groups):
+            top = rank * (starts[-1] + 0.4) + 0.5 * group
             for lane, start in zip(self.heights, starts):
                 self.tops[rank, lane] = top + start
-        self.boxes = list(self.boxes_of())
+        self.boxes = self.placed(timeline.drawn.copy())
 
-    def boxes_of(self):
-        """(event, top, height) of what is drawn."""
-        rows, depth = rows_of(self.timeline)
-        for event, row in zip(self.timeline.events, rows):
-            if row is not None:
-                lane = event.rank, event.lane
-                height = self.heights[event.lane] / depth[lane]
-                yield event, self.tops[lane] + row * height, height
+    def placed(self, boxes):
+        lanes = list(zip(boxes["rank"], boxes["lane"]))
+        depth = boxes.groupby(["rank", "lane"])["row"].transform("max") + 1
+        boxes["height"] = boxes["lane"].map(self.heights) / depth
+        boxes["top"] = [self.tops[lane] for lane in lanes] + boxes["row"] * boxes["height"]
+        boxes["middle"] = boxes["top"] + boxes["height"] / 2
+        return boxes
 
     def bottom(self):
         return max(top + self.heights[lane] for (_, lane), top in self.tops.items())
@@ -65,33 +69,54 @@ def draw_lanes(axes, panel, seconds):
         )
 
 
+def corners_of(begin, end, top, bottom):
+    x, y = [begin, end, end, begin], [top, top, bottom, bottom]
+    return numpy.transpose([x, y], (2, 1, 0))
+
+
+def draw_actions(axes, panel, seconds):
+    """Of a transfer, what comes before the other side is there is pale."""
+    least = seconds * LEAST_SHARE
+    waits = False
+    for phase, some in panel.boxes.groupby("phase"):
+        name, colour = PHASES[phase]
+        late = some[some["moving"] > some["begin"]]
+        waits = waits or len(late) > 0
+        moving = some.assign(
+            begin=some["moving"], end=some["end"].clip(lower=some["moving"] + least)
+        )
+        for boxes, alpha, label in (
+            (late.assign(end=late["moving"]), PALE, None),
+            (moving, 1, name),
+        ):
+            sides = boxes["begin"], boxes["end"], boxes["top"], boxes["top"] + boxes["height"]
+            shapes = PolyCollection(
+                corners_of(*sides),
+                facecolors=colour,
+                alpha=alpha,
+                edgecolors="#ffffff",
+                linewidths=0.3,
+                label=label,
+                rasterized=len(panel.boxes) > MOST_SHAPES,
+            )
+            axes.add_collection(shapes, autolim=False)
+    if waits:
+        axes.add_patch(Rectangle((0, 0), 0, 0, color=WAITS[1], label=WAITS[0]))
+
+
 def text_in(event, room):
     """The longest text of an action that fits into so many letters."""
-    if event.shard < 0:
-        return ""
     texts = [f"s{event.shard} m{event.micro_batch}"] if event.micro_batch >= 0 else []
-    return next((text for text in [*texts, str(event.shard)] if len(text) + 0.5 <= room), "")
+    return next((text for text in [*texts, f"{event.shard}"] if len(text) + 0.5 <= room), "")
 
 
-def corners_of(begin, end, top, height):
-    return [(begin, top), (end, top), (end, top + height), (begin, top + height)]
-
-
-def draw_actions(axes, panel, seconds, inches):
-    """Of a transfer, what comes before the other side is there is pale."""
-    full, pale = {}, {}
-    moving = panel.timeline.moving_begins()
-    for event, top, height in panel.boxes:
-        begin = min(moving.get(event.link, event.begin), event.end)
-        end = max(event.end, begin + seconds * LEAST_SHARE)
-        full.setdefault(event.phase, []).append(corners_of(begin, end, top, height))
-        if begin > event.begin:
-            pale.setdefault(event.phase, []).append(corners_of(event.begin, begin, top, height))
-        text = text_in(event, LETTERS * inches / seconds * (end - event.begin))
-        if text and panel.few and event.lane == "compute":
+def write_shards(axes, panel, letters):
+    boxes = panel.boxes
+    for box in boxes[(boxes["lane"] == "compute") & (boxes["shard"] >= 0)].itertuples():
+        if text := text_in(box, letters * (box.end - box.begin)):
             axes.text(
-                (event.begin + end) / 2,
-                top + height / 2,
+                (box.begin + box.end) / 2,
+                box.middle,
                 text,
                 ha="center",
                 va="center",
@@ -99,41 +124,20 @@ def draw_actions(axes, panel, seconds, inches):
                 color="#222222",
                 clip_on=True,
             )
-    is_large = len(panel.boxes) > MOST_SHAPES
-    for polygons, alpha in ((pale, PALE), (full, 1)):
-        for phase, some in polygons.items():
-            shapes = PolyCollection(
-                some,
-                facecolors=PHASES[phase][1],
-                alpha=alpha,
-                edgecolors="#ffffff",
-                linewidths=0.3,
-                label=PHASES[phase][0] if alpha == 1 else None,
-                rasterized=is_large,
-            )
-            axes.add_collection(shapes, autolim=False)
-    if pale:
-        axes.add_patch(Rectangle((0, 0), 0, 0, color=WAITS[1], label=WAITS[0]))
 
 
-def arrows_of(panel):
-    """(phase, line) of each message; those inside of the groups of many ranks would hide what they
-    connect."""
-    sends = {box[0].link: box for box in panel.boxes if box[0].kind == "send"}
-    group_of = panel.timeline.group_of
-    for event, top, height in panel.boxes:
-        if event.kind == "recv" and event.link in sends:
-            send, send_top, send_height = sends[event.link]
-            if panel.few or group_of(send.rank) != group_of(event.rank):
-                begin = send.begin, send_top + send_height / 2
-                yield send.phase, [begin, (event.end, top + height / 2)]
-
-
-def draw_arrows(axes, arrows):
-    if len(arrows) <= MOST_ARROWS:
+def draw_arrows(axes, panel):
+    """Those inside of the groups of many ranks would hide what they connect."""
+    boxes = panel.boxes
+    sends, receives = (boxes[boxes["kind"] == kind] for kind in ("send", "recv"))
+    both = sends.merge(receives, on="link", suffixes=("", "_there"))
+    if not panel.few:
+        both = both[both["group"] != both["group_there"]]
+    if len(both) <= MOST_ARROWS:
+        x, y = both[["begin", "end_there"]], both[["middle", "middle_there"]]
         lines = LineCollection(
-            [line for _, line in arrows],
-            colors=[PHASES[phase][1] for phase, _ in arrows],
+            numpy.stack([x, y], axis=2),
+            colors=[PHASES[phase][1] for phase in both["phase"]],
             linewidths=0.7,
             alpha=0.75,
         )
@@ -143,12 +147,13 @@ def draw_arrows(axes, arrows):
 def name_lanes(axes, panel):
     timeline = panel.timeline
     step = 1 if timeline.ranks <= MOST_NAMED_RANKS else NAMED_STEP
+    groups = numpy.repeat(range(len(timeline.groups)), timeline.groups)
     ticks, texts = [], []
     for (rank, lane), top in panel.tops.items():
         text = ""
         if lane == timeline.lanes[0] and rank % step == 0:
             text = f"rank {rank} "
-            text += f"(group {timeline.group_of(rank)}) " if lane == "compute" else ""
+            text += f"(group {groups[rank]}) " if lane == "compute" else ""
         ticks.append(top + panel.heights[lane] / 2)
         texts.append(text + lane if panel.few else text)
     axes.set_yticks(ticks, texts, fontsize=7)
@@ -158,9 +163,11 @@ def name_lanes(axes, panel):
 def draw_panel(axes, timeline, seconds, inches):
     panel = Panel(timeline)
     draw_lanes(axes, panel, seconds)
-    draw_actions(axes, panel, seconds, inches)
-    draw_arrows(axes, list(arrows_of(panel)))
+    draw_actions(axes, panel, seconds)
+    draw_arrows(axes, panel)
     name_lanes(axes, panel)
+    if panel.few:
+        write_shards(axes, panel, LETTERS * inches / seconds)
     if panel.tops:
         axes.set_ylim(panel.bottom(), 0)
     axes.set_xlim(0, seconds)
@@ -173,10 +180,10 @@ def width_of(timelines, seconds):
     """Inches in which numbers of forward blocks fit, if the page bears it."""
     forward = []
     for timeline in timelines:
-        forward += [event.end - event.begin for event in timeline.events if event.kind == "F"]
+        some = timeline.events[timeline.events["kind"] == "F"]
+        forward.extend(some["end"] - some["begin"])
     wanted = 0.15 * seconds / (numpy.median(forward) or 1) if forward else 0
-    least, most = WIDTHS
-    return min(max(wanted, least), most)
+    return numpy.clip(wanted, *WIDTHS)
 
 
 def draw(timelines):
@@ -199,12 +206,48 @@ def draw(timelines):
     return drawn
 
 
+# A trace for Perfetto.
+
+
+def trace(timelines):
+    """An event for each action, in Chrome's format. A rank is a process, a lane a thread, with more
+    threads where actions of a lane overlap."""
+    events, first = [], 0
+
+    def name(what, text, **where):
+        events.append({"ph": "M", "name": f"{what}_name", "args": {"name": text}} | where)
+
+    for timeline in timelines:
+        threads = {lane: 100 * number for number, lane in enumerate(timeline.lanes)}
+        drawn = timeline.drawn
+        for rank in range(timeline.ranks):
+            name("process", f"rank {rank}: {timeline.heading}", pid=first + rank)
+        for rank, lane, row in drawn[["rank", "lane", "row"]].drop_duplicates().itertuples(False):
+            where = {"pid": first + rank, "tid": threads[lane] + row}
+            name("thread", f"{lane} {row + 1}" if row else lane, **where)
+        for event in drawn.itertuples():
+            events.append(
+                {
+                    "ph": "X",
+                    "name": event.kind,
+                    "cat": event.phase,
+                    "pid": first + event.rank,
+                    "tid": threads[event.lane] + event.row,
+                    "ts": MICRO * event.begin,
+                    "dur": MICRO * (event.end - event.begin),
+                    "args": {name: getattr(event, name) for name in DETAILS},
+                }
+            )
+        first += timeline.ranks
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
+
+
 # The command.
 
 
 def chosen_cases(path, numbers):
-    cases = load(path).cases
-    kept = [case for case in cases if case.has_timeline]
+    table = cases(load(path)).set_index("case", drop=False)
+    kept = [case for _, case in table.iterrows() if run_with(case, "timeline/rank") is not None]
     if numbers is None and len(kept) != 1:
         raise BadInput(
             f"{path} has timelines of {plural(len(kept), 'case')}; minitaw run --timeline keeps "
@@ -214,9 +257,9 @@ def chosen_cases(path, numbers):
         return kept
     chosen = []
     for number in numbers.split(","):
-        if not number.isdecimal() or int(number) >= len(cases):
-            raise BadInput(f"{path} has no case {number}, but {plural(len(cases), 'case')}")
-        chosen.append(cases[int(number)])
+        if not number.isdecimal() or int(number) not in table.index:
+            raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")
+        chosen.append(table.loc[int(number)])
     return chosen
 
 
@@ -225,7 +268,7 @@ def main(words=None):
         prog="timeline",
         description="Draws when the actions of a step ran: of result files (minitaw run "
         "--timeline) and of predictions (minitaw predict --timeline STEP.json), one above the "
-        "other on one axis of time (docs/show.md).",
+        "other on one axis of time; or writes them as a trace for ui.perfetto.dev (docs/show.md).",
     )
     parser.add_argument(
         "files", metavar="FILE", nargs="+", help="result file (.h5), or predicted steps (.json)"
@@ -235,7 +278,7 @@ def main(words=None):
         "--output",
         metavar="OUT",
         default="timeline.png",
-        help="a picture (.png, .svg, .pdf; default: %(default)s)",
+        help="a picture (.png, .svg, .pdf) or a trace (.json); default: %(default)s",
     )
     parser.add_argument(
         "--case",
@@ -243,12 +286,17 @@ def main(words=None):
         help="numbers of cases of the result file, as 0,2 or all, if several have a timeline",
     )
     options = parser.parse_args(words)
-    suffix_of(options.output, *PICTURES)
+    suffix = suffix_of(options.output, *PICTURES, ".json")
+    if options.output in options.files:
+        raise BadInput(f"-o: {options.output} is read")
     timelines = []
     for path in options.files:
         if path.endswith(".json"):
             timelines += predicted_timelines(path)
         else:
             timelines += map(measured_timeline, chosen_cases(path, options.case))
-    save(draw(timelines), options.output)
+    if suffix == ".json":
+        write_file(options.output, trace(timelines))
+    else:
+        save(draw(timelines), options.output)
     write_stdout(f"{options.output}\n")
