@@ -18,9 +18,10 @@ from .numbers import byte_unit, count_text, exists, plural, time_unit
 MOST_PANELS = 12  # of a picture or page, which says how many there are
 MOST_TICKS = 8
 LEAST_STEP = 1.1  # between ticks: marks over each other say nothing
-ASIDE, MOST_ASIDE = 3, 15  # points between lines, so that none hides another, and of all of them
+ASIDE, MOST_ASIDE = 2, 10  # points between lines, so that none hides another, and of all of them
 BETWEEN_BARS = 0.3  # of a bar, between those of one name and the next
 LETTER = 0.068  # inches, of a title or note
+AXIS = 1.2  # inches, beside an axis, for its names
 # Of columns that pages and figures show; the others go by their name.
 LABELS = {
     "tokens_per_s": "throughput",
@@ -102,7 +103,9 @@ def points_of(cases, column, across="seq"):
 
 
 def whiskers(points):
-    return numpy.abs([points["low"] - points["value"], points["high"] - points["value"]])
+    """As matplotlib wants them; None if they have no length."""
+    lengths = numpy.array([points["value"] - points["low"], points["high"] - points["value"]])
+    return lengths.clip(0) if lengths.any() else None
 
 
 def draw_lines(axes, points, styles, label):
@@ -234,6 +237,9 @@ def draw_chart(part, chart, width):
     axes = part.subplots()
     chart.draw(axes)
     axes.set_title(chart.title)
+    letters = int((width - AXIS) / LETTER)
+    axes.set_xlabel(textwrap.fill(axes.get_xlabel(), letters))
+    axes.set_title(textwrap.fill(axes.get_title("left"), letters), loc="left", fontsize=9)
     handles = handles_of(axes)
     add_legend(part, {name: handles[name] for name in chart.names}, width)
 

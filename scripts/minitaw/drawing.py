@@ -26,6 +26,7 @@ matplotlib.rcParams.update(
         "font.size": 9,
         "hatch.linewidth": 0.5,
         "axes.axisbelow": True,
+        "axes.formatter.limits": (-5, 7),
         "axes.spines.top": False,
         "axes.spines.right": False,
         "legend.frameon": False,
