@@ -38,44 +38,45 @@ class Book:
     def __init__(self, runs):
         every_setting = ["schedule", "seq", *TOLD]
         found = cases(runs)
-        self.files = list(found["file"].unique())
+        self.files = list(found.file.unique())
         self.sessions = [session for file in self.files for session in file.sessions]
-        in_files = found.groupby(every_setting)["file"].nunique()
-        letters = "(" + found["file"].map(lambda file: file.letter) + ")"
-        found["line"] = found["schedule"] + (" " + letters if in_files.max() > 1 else "")
-        self.told = [name for name in telling(found, every_setting) if name != "schedule"]
-        found["told"] = [self.telling(case) for _, case in found.iterrows()]
-        found["status"] = [worst_status(some) for some in found["runs"]]
-        self.cases, self.valid = found, found[found["valid"]]
-        self.styles = styles_of(found["line"])
+        is_double = found.groupby(every_setting).file.nunique().max() > 1
+        letters = found.file.map(lambda file: f" ({file.letter})" if is_double else "")
+        names = [name for name in telling(found, every_setting) if name != "schedule"]
+        self.cases = found.assign(
+            line=found.schedule + letters,
+            told=[told_by(case, names) for _, case in found.iterrows()],
+            status=[worst_status(some) for some in found.runs],
+        )
+        self.valid = self.cases[found.valid]
+        self.styles = styles_of(self.cases.line)
         shaped = (" ".join(session.get("links", [])) for session in self.sessions)
         links = dict.fromkeys(filter(None, shaped))
         self.links = [f"links between nodes: {listed(links, 3)}"] if links else []
 
     def with_array(self, name):
         """The cases that have this array, and of each a repetition with it."""
-        runs = [run_with(case, name) for _, case in self.cases.iterrows()]
-        known = [run is not None for run in runs]
-        return self.cases[known], [run for run in runs if run is not None]
+        runs = pandas.Series(
+            [run_with(case, name) for case in self.cases.itertuples()], dtype=object
+        )
+        return self.cases[runs.notna()], runs.dropna()
 
-    def telling(self, case):
-        """The settings that tell this case from others of its schedule: "512 tokens, 2 ranks"."""
-        texts = []
-        for name in self.told:
-            if name == "seq":
-                texts.append(f"{count_text(case['seq'])} tokens")
-            else:
-                texts.append(setting_text(name, case[name]))
-        return ", ".join(texts)
+
+def told_by(case, names):
+    """The settings that tell a case from others of its schedule: "512 tokens, 2 ranks"."""
+    return ", ".join(
+        f"{count_text(case.seq)} tokens" if name == "seq" else setting_text(name, case[name])
+        for name in names
+    )
 
 
 def worst_status(runs):
-    return next((run["status"] for run in runs if not run["valid"]), runs[0]["status"])
+    return next((run.status for run in runs if not run.valid), runs[0].status)
 
 
 def run_with(case, name):
     """The first repetition that has this array, a valid one if there is one; None without."""
-    runs = sorted(case["runs"], key=lambda run: not run["valid"])
+    runs = sorted(case.runs, key=lambda run: not run.valid)
     return next((run for run in runs if array(run, name).size), None)
 
 
@@ -89,25 +90,18 @@ def left_out(reasons, count):
 
 
 def not_valid(some):
-    return [reason_of(case) for case in some[~some["valid"]].itertuples()]
+    return [reason_of(case) for case in some[~some.valid].itertuples()]
 
 
-def table(caption, some, columns):
+def table(caption, some, columns, more=None):
     """A row for each case, whose settings stand in a first cell: columns of their own would push
-    the figures off a phone. columns: {title: texts}; those in which no case has a figure are left
-    out."""
-    cells = pandas.DataFrame(columns, index=some.index)
+    the figures off a phone. columns: {name: (title, text of a value)}; more: {title: texts}. Those
+    in which no case has a figure are left out."""
+    ended = some.median_s > 0
+    cells = pandas.DataFrame(index=some.index)
+    for name, (title, text) in columns.items():
+        values = zip(some[name].tolist(), ended)
+        cells[title] = [text(one) if known and exists(one) else NO_FIGURE for one, known in values]
+    cells = cells.assign(**(more or {}))
     cells = cells.loc[:, (cells != NO_FIGURE).any()]
     return Table(caption, list(cells), list(zip(some.itertuples(), cells.to_numpy().tolist())))
-
-
-def figures_of(some, columns):
-    """{title: texts} of columns {name: (title, text of a value)}."""
-    ended = some["median_s"] > 0
-    return {
-        title: [
-            text(value) if known and exists(value) else NO_FIGURE
-            for value, known in zip(some[name].tolist(), ended)
-        ]
-        for name, (title, text) in columns.items()
-    }

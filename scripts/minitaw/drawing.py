@@ -104,36 +104,32 @@ def short(name, width=LONGEST_NAME):
 def legend_size(names, width, most=8):
     """Columns that fit into a width in inches, each a handle and letters of 5.5 points; and inches
     of height."""
-    longest = max(len(line) for name in names for line in name.split("\n"))
+    longest = max(
+        (len(line) for name in names for line in short(name, LONGEST_LABEL).split("\n")), default=0
+    )
     columns = max(1, min(most, int(width * POINTS / (45 + 5.5 * longest))))
-    return columns, LINE * (1 + math.ceil(len(names) / columns))
+    return columns, LINE * (1 + math.ceil(len(names) / columns)) if names else 0
 
 
-def add_legend(part, handles, width, most=8):
-    """Below a figure, or below a part of one: {name: handle}. Returns the inches that it takes."""
-    if not handles:
-        return 0
-    names = [short(name, LONGEST_LABEL) for name in handles]
-    columns, height = legend_size(names, width, most)
-    where = {"loc": "outside lower left", "ncols": columns, "fontsize": 9}
-    part.legend(list(handles.values()), names, **where)
+def add_legend(part, axes, width, most=8):
+    """Below a figure, or below a part of one: each name once. Returns the inches that it takes."""
+    handles = {}
+    for handle, name in zip(*axes.get_legend_handles_labels()):
+        handles.setdefault(name, handle)
+    columns, height = legend_size(list(handles), width, most)
+    part.legend(
+        list(handles.values()),
+        [short(name, LONGEST_LABEL) for name in handles],
+        loc="outside lower left",
+        ncols=columns,
+        fontsize=9,
+    )
     return height
 
 
-def handles_of(*axes):
-    """{label: its first handle}."""
-    found = {}
-    for one in axes:
-        for handle, name in zip(*one.get_legend_handles_labels()):
-            found.setdefault(name, handle)
-    return found
-
-
-def legend_below(drawn, *axes, columns=2, order=()):
+def legend_below(drawn, axes, columns=2):
     """The figure grows by the height of the legend."""
-    handles = handles_of(*axes)
-    handles = {name: handles[name] for name in dict.fromkeys([*order, *handles]) if name in handles}
-    added = add_legend(drawn, handles, drawn.get_figwidth(), columns)
+    added = add_legend(drawn, axes, drawn.get_figwidth(), columns)
     drawn.set_figheight(drawn.get_figheight() + added)
 
 

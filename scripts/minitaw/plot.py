@@ -5,16 +5,15 @@
 import math
 import pathlib
 import re
-from dataclasses import replace
 
 import pandas
 from pandas.api.types import is_numeric_dtype
 
 from .book import left_out
-from .charts import chart, chart_figure, label_of, points_of, scaled
+from .charts import LABELS, chart, chart_figure, label_of, points_of
 from .command import PICTURES, BadInput, Parser, from_json, suffix_of, write_file, write_stdout
 from .drawing import save, styles_of
-from .numbers import bits_per_second, exists, listed, size_value
+from .numbers import bits_per_second, listed, size_value
 from .record import File, cases, clean, links_of, load_all, reason_of
 from .settings import DERIVED
 
@@ -22,110 +21,103 @@ MEGABITS = 1e-6
 LARGEST = 1e18  # of the figures of a prediction
 NARROWEST, WIDEST = 1, 40  # inches
 INCH = {"in": 1, "cm": 2.54, "mm": 25.4}
-# Short names of --x and --y for columns of the table.
+RATE = "between.rate"
+# Short names of --x and --y.
 SHORT = {
     "step": "median_s",
     "memory": "memory_measured",
     "between": "bytes_between",
     "groups": "group_count",
 }
-RATE = "between.rate"
-# Of predictions: {their name: (column, unit)}.
-FIGURES = {
-    "step_s": ("median_s", "s"),
-    "tokens_per_s": ("tokens_per_s", "token/s"),
-    "memory_bytes": ("memory_measured", "B"),
-    "bytes_between": ("bytes_between", "B"),
-    "mfu": ("mfu", "1"),
-    "idle": ("idle_share", "1"),
-    "overlap": ("overlap", "1"),
+# Of predictions: what they call a column, and units.
+COLUMNS = {
+    "step_s": "median_s",
+    "memory_bytes": "memory_measured",
+    "idle": "idle_share",
 }
-UNITS = {column: unit for column, unit in FIGURES.values()}
-UNITS |= {"tokens_per_s_rank": "token/s", "seq": "token", RATE: "Mbit/s"}
-PREDICTION = "output of minitaw predict --json"
+UNITS = {
+    "median_s": "s",
+    "tokens_per_s": "token/s",
+    "tokens_per_s_rank": "token/s",
+    "memory_measured": "B",
+    "bytes_between": "B",
+    "seq": "token",
+    RATE: "Mbit/s",
+}
+NEEDED = ["median_s", "tokens_per_s", "memory_measured", "bytes_between", "ranks", "seq", RATE]
 
 
 # Cases.
 
 
-def number_of(found, name):
-    """Raises one of command.MISSHAPEN for what is no number."""
-    if not 0 <= found[name] < LARGEST:
-        raise ValueError(f"{name} is {found[name]}")
-    return found[name]
-
-
-def predicted_row(found):
-    """One that does not fit into its device is not valid."""
-    row = {
-        name: clean(one) if isinstance(one, str) else one for name, one in found["settings"].items()
-    }
-    odd = [name for name, one in row.items() if not isinstance(one, (str, int, float))]
-    if odd or not isinstance(row["schedule"], str):
-        raise ValueError(f"no setting: {(odd or ['schedule'])[0]}")
-    row |= {column: number_of(found, name) for name, (column, _) in FIGURES.items()}
-    row["tokens_per_s_rank"] = row["tokens_per_s"] / number_of(row, "ranks")
-    row["valid"] = found.get("fits") is not False
-    return row | {"verdict": "VALID" if row["valid"] else "INVALID: does not fit", "runs": []}
+def predicted_table(content, file):
+    """One that does not fit into its device is not valid. Raises one of command.MISSHAPEN."""
+    if content.get("command", "predict") != "predict":
+        raise ValueError(f"it is of minitaw {content['command']}")
+    found = pandas.json_normalize(content["cases"]).rename(columns=COLUMNS)
+    found.columns = [name.removeprefix("settings.") for name in found]
+    file.settings = list(content["cases"][0]["settings"])
+    found[RATE] = 8 * MEGABITS * content.get("between_bytes_per_s", math.nan)
+    for name in NEEDED:
+        if not (is_numeric_dtype(found[name]) and found[name].between(0, LARGEST).all()):
+            raise ValueError(f"{name} is no number")
+    valid = found.fits.ne(False)
+    texts = found.select_dtypes(object).map(lambda value: clean(str(value)))
+    return found.assign(
+        **texts,
+        valid=valid,
+        verdict=valid.map({True: "VALID", False: "INVALID: does not fit"}),
+        tokens_per_s_rank=found.tokens_per_s / found.ranks,
+        runs=[[]] * len(found),
+        file=[file] * len(found),
+    )
 
 
 def predicted(path):
-    """The cases of `minitaw predict --json` as those of result files."""
-
-    def cases_of(content):
-        if content.get("command", "predict") != "predict":
-            raise ValueError(f"it is of {content['command']}")
-        found = pandas.DataFrame([predicted_row(one) for one in content["cases"]])
-        file = File(pathlib.Path(path), units=UNITS, settings=list(content["cases"][0]["settings"]))
-        rate = 8 * MEGABITS * number_of(content, "between_bytes_per_s")
-        return found.assign(file=[file] * len(found), rate_of_links=rate)
-
-    return from_json(path, cases_of, PREDICTION)
+    """The cases of `minitaw predict --json` as those of a result file."""
+    file = File(pathlib.Path(path), units=UNITS)
+    what = "output of minitaw predict --json"
+    return from_json(path, lambda content: predicted_table(content, file), what)
 
 
-def cases_of_files(names):
-    """A table of all cases, measured and predicted."""
+def rate_of(case):
+    """Of an adapter between the nodes, Mbit/s, if scripts/cluster gave it."""
+    rate = bits_per_second(links_of(case).get("rate", ""))
+    return math.nan if rate is None else rate * MEGABITS
+
+
+def cases_of(names):
+    """A table of all cases, measured and predicted. Rates have as many digits as a person
+    writes."""
     predictions = [name for name in names if name.endswith(".json")]
-    results = [name for name in names if name not in predictions]
-    tables = [cases(load_all(results))] if results else []
-    found = pandas.concat([*tables, *map(predicted, predictions)], ignore_index=True)
-    return found.assign(line=found["schedule"])
+    tables = list(map(predicted, predictions))
+    if results := [name for name in names if name not in predictions]:
+        measured = cases(load_all(results))
+        rates = [rate_of(case) for case in measured.itertuples()]
+        tables.insert(0, measured.assign(**{RATE: rates}))
+    found = pandas.concat(tables, ignore_index=True)
+    return found.assign(
+        line=found.schedule, **{RATE: found[RATE].map("{:.4g}".format).astype(float)}
+    )
 
 
 # What is drawn.
 
 
-def rate_of(case):
-    """Of an adapter between the nodes, Mbit/s: what scripts/cluster or the machine file gave it. As
-    many digits as a person writes."""
-    shaped = bits_per_second(links_of(case).get("rate", "")) if case["file"].sessions else None
-    if shaped is not None:
-        return float(f"{shaped * MEGABITS:g}")
-    return float(f"{case.get('rate_of_links', math.nan):.4g}")
-
-
-def options_of(schedule):
-    """{option: value} of "tawpipe:cco=off:prefetch=4"."""
-    return dict(word.partition("=")[::2] for word in schedule.split(":")[1:])
-
-
-def without(schedule, option):
-    return ":".join(word for word in schedule.split(":") if word.partition("=")[0] != option)
-
-
-def set_x(table, axis):
-    """Adds x, of a column or of an option of schedules, whose lines then go without it."""
-    if axis == RATE:
-        return table.assign(x=[rate_of(case) for _, case in table.iterrows()])
+def with_x(table, axis):
+    """Adds x: of a column, or of an option of schedules, whose lines then go without it. Bars of
+    schedules need none."""
+    if axis == "schedule":
+        return table.assign(x="")
     if axis in table:
         return table.assign(x=table[axis])
-    values = table["schedule"].map(lambda schedule: options_of(schedule).get(axis))
+    values = table.schedule.str.extract(rf":{re.escape(axis)}=([^:]*)")[0]
     if values.isna().all():
-        known = listed(table["file"].iloc[0].settings, 99)
-        raise BadInput(f"--x: no case has {axis}, which may be an option, {RATE}, or {known}")
-    families = table["schedule"].str.partition(":")[0]
+        known = listed(table.file[0].settings, 99)
+        raise BadInput(f"--x: no case has {axis}; it may be {RATE}, an option, or {known}")
+    families = table.schedule.str.partition(":")[0]
     has_option = families.isin(families[values.notna()])
-    lines = [without(schedule, axis) for schedule in table["schedule"]]
+    lines = table.schedule.str.replace(rf":{re.escape(axis)}=[^:]*", "", regex=True)
     return table.assign(x=values.fillna("default").where(has_option), line=lines)
 
 
@@ -139,59 +131,51 @@ def chosen(table, options):
     """The cases that --where and --schedule want."""
     for word in options.where:
         name, _, value = word.partition("=")
-        if name not in table:
-            raise BadInput(f"--where: no case has {name}; a setting is wanted, as hidden=4K")
         try:
-            text = str(size_value(value))
-        except ValueError as error:
-            raise BadInput(f"--where: {word} has no such size as hidden=4K") from error
-        table = table[table[name].map(value_text) == text]
-    if options.schedule:
-        wanted = [*options.schedule, options.relative_to]
-        table = table[table["schedule"].isin(wanted) | table["line"].isin(wanted)]
-    return table
+            table = table[table[name].map(value_text) == str(size_value(value))]
+        except (KeyError, ValueError) as error:
+            raise BadInput(f"--where: {word} is no setting and size, as hidden=4K") from error
+    wanted = options.schedule and [*options.schedule, options.relative_to]
+    return table[table.schedule.isin(wanted) | table.line.isin(wanted)] if wanted else table
 
 
-def refusal_of(some, axis):
-    """Cases that are at one place of a line."""
-    settings = [name for name in some["file"].iloc[0].settings if name not in DERIVED]
-    names = [name for name in settings if some[name].nunique() > 1]
-    differ = " and ".join(names) or "nothing but their file"
-    first = some.iloc[0]
+def refuse_several(same, axis):
+    """Cases at one place of a line."""
+    names = [name for name in same.file.iloc[0].settings if same[name].nunique() > 1]
+    names = [name for name in names if name not in DERIVED]
+    first = same.iloc[0]
     choices = " ".join(f"--where {name}={value_text(first[name])}" for name in names)
-    where = f"{first['line']} has several cases at {axis} = {value_text(first['x'])}"
-    return BadInput(f"{where}, which differ in {differ}: choose by {choices or 'file'}")
+    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {value_text(first.x)}")
+    differ = " and ".join(names) or "their file"
+    raise BadInput(f"{where}, which differ in {differ}: choose by {choices or 'file'}")
 
 
-def relative(points, base, over_names):
+def relative(points, base):
     """The values over those of one line at the same x, measured and predicted ones apart."""
-    keys = ["predicted"] if over_names else ["predicted", "x"]
-    bases = points[points["line"] == base].drop_duplicates(keys).set_index(keys)["value"]
-    places = points[keys[0]] if over_names else pandas.MultiIndex.from_frame(points[keys])
-    values = points["value"] / bases.reindex(places).to_numpy()
-    return points.assign(value=values, low=values, high=values).dropna(subset="value")
+    bases = points[points.line == base][["x", "predicted", "value"]]
+    found = points.merge(bases, on=["x", "predicted"], suffixes=("", "_base"))
+    return found.assign(value=found.value / found.value_base, low=math.nan, high=math.nan)
 
 
 def points_and_note(table, options):
     """Points of the valid cases, and what is left out."""
-    axis, column = (SHORT.get(name, name) for name in (options.x, options.y))
-    if column not in table or not is_numeric_dtype(table[column]):
-        raise BadInput(f"--y: {options.y} is no figure of these files")
-    table = chosen(set_x(table, axis), options)
-    reasons = table["verdict"].map(lambda verdict: verdict.removeprefix("INVALID: "))
-    reasons = reasons.mask(table["valid"] & table["x"].isna(), f"without {options.x}")
-    reasons = reasons.mask(table["valid"] & table[column].isna(), f"without {options.y}")
-    good = table["valid"] & table["x"].notna() & table[column].notna()
-    some = table[good].infer_objects()
-    note = left_out(reasons[~good], len(table))
-    for _, same in some.groupby(["line", "x", some["file"].map(lambda file: not file.sessions)]):
+    table = chosen(with_x(table, options.x), options)
+    if options.y not in table or not is_numeric_dtype(table[options.y]):
+        raise BadInput(f"--y: {options.y} is no number that these files have")
+    reasons = pandas.Series([reason_of(case) for case in table.itertuples()], table.index)
+    for name, lacking in ((options.x, table.x.isna()), (options.y, table[options.y].isna())):
+        reasons = reasons.mask(table.valid & lacking, f"without {name}")
+    is_good = table.valid & table.x.notna() & table[options.y].notna()
+    note = left_out(reasons[~is_good], len(table))
+    good = table[is_good].infer_objects()
+    points = points_of(good, options.y, "x")
+    for _, same in points.groupby(["line", "x", "predicted"]):
         if len(same) > 1:
-            raise refusal_of(same, options.x)
-    points = points_of(some, column, "x")
+            refuse_several(good.iloc[same.index], options.x)
     if options.relative_to:
-        points = relative(points, options.relative_to, axis == "schedule")
-        if options.schedule:
-            points = points[points["line"].isin(options.schedule)]
+        points = relative(points, options.relative_to)
+    if options.schedule:
+        points = points[points.line.isin(options.schedule)]
     if points.empty:
         what = " and ".join([options.x, options.y, *options.where])
         beside = f" beside one of {options.relative_to}" if options.relative_to else ""
@@ -213,41 +197,28 @@ def inches(text):
     return width
 
 
-def units_of(table, name):
-    known = (file.units.get(name) for file in table["file"].unique())
-    return next(filter(None, known), UNITS.get(name, "1"))
-
-
 def draw(points, note, units, options):
-    """units: of x and y."""
+    """units: {column: unit}."""
     width = inches(options.width)
-    across, column = (SHORT.get(name, name) for name in (options.x, options.y))
+    name, unit = options.y, units.get(options.y, "")
     if options.relative_to:
-        label = f"{label_of(column, '')} relative to {options.relative_to}"
-    else:
-        points, unit = scaled(points, units[1])
-        label = label_of(column, unit)
-    if points["predicted"].any():
-        label += ", predicted" if points["predicted"].all() else ", hollow: predicted"
-    across = label_of(options.x, units[0].removeprefix("1"))
-    drawn = chart(points, styles_of(points["line"]), label, across)
-    drawn = replace(drawn, height=max(drawn.height, 0.6 * width))
+        name, unit = f"{LABELS.get(name, name)} relative to {options.relative_to}", ""
+    kinds = {(True,): ", predicted", (False,): ""}
+    kind = kinds.get(tuple(points.predicted.unique()), ", hollow: predicted")
+    across = label_of(options.x, units.get(options.x, ""))
+    drawn = chart(points, styles_of(points.line), name, unit, across, kind)
+    drawn.height = max(drawn.height, 0.6 * width)
     return chart_figure([[drawn]], width, note=note)
 
 
 def numbers_text(points, units, options):
     names = [options.x, options.y]
-    titles = [
-        f"{name} [{unit}]" if unit not in ("1", "text") else name
-        for name, unit in zip(names, units)
-    ]
+    titles = [f"{name} [{units[name]}]" if name in units else name for name in names]
     if options.relative_to:
         titles[1] = f"{options.y} relative to {options.relative_to}"
-    kinds = points["predicted"].map({True: "predicted", False: "measured"})
-    found = pandas.DataFrame({"schedule": points["line"], "kind": kinds})
-    found[titles] = points[["x", "value"]]
-    if not options.relative_to:
-        found[["low", "high"]] = points[["low", "high"]]
+    kinds = points.predicted.map({True: "predicted", False: "measured"})
+    found = pandas.DataFrame({"schedule": points.line, "kind": kinds})
+    found[[*titles, "low", "high"]] = points[["x", "value", "low", "high"]]
     return found.sort_values(["schedule", "kind", titles[0]]).to_csv(index=False)
 
 
@@ -268,15 +239,15 @@ def parse(words):
         "--x",
         metavar="NAME",
         default="seq",
-        help="seq (default), ranks, groups, hidden, schedule or any other setting, an option of "
-        f"schedules as cco, or {RATE}",
+        help="ranks, groups, schedule or another setting, an option of schedules as cco, or "
+        f"{RATE} (default: %(default)s)",
     )
     add(
         "--y",
         metavar="NAME",
         default="tokens_per_s_rank",
-        help="tokens_per_s_rank (default), tokens_per_s, step, memory, between, or any other "
-        "number that minitaw show --csv has",
+        help="tokens_per_s, step, memory, between, or another number that minitaw show --csv has "
+        "(default: %(default)s)",
     )
     add("--schedule", action="append", help="only this one; may be repeated")
     add(
@@ -297,6 +268,7 @@ def parse(words):
         help="a picture (.pdf, .svg, .png) or its numbers (.csv); may be repeated",
     )
     options = parser.parse_args(words)
+    options.x, options.y = (SHORT.get(name, name) for name in (options.x, options.y))
     for output in options.output:
         suffix_of(output, *PICTURES, ".csv")
     return options
@@ -304,15 +276,13 @@ def parse(words):
 
 def main(words=None):
     options = parse(words)
-    table = cases_of_files(options.files)
+    table = cases_of(options.files)
     points, note = points_and_note(table, options)
-    names = (SHORT.get(name, name) for name in (options.x, options.y))
-    units = [units_of(table, name) for name in names]
+    units = UNITS | table.file[0].units
     for output in options.output:
         if output.endswith(".csv"):
             write_file(output, numbers_text(points, units, options))
         else:
             save(draw(points, note, units, options), output)
         write_stdout(f"{output}\n")
-    if note:
-        write_stdout(f"{note}\n")
+    write_stdout(note and f"{note}\n")

@@ -48,8 +48,8 @@ def origin_of(book):
 
 def top(book):
     shared = shared_settings(book.cases)
-    if book.cases["seq"].nunique() == 1:
-        shared.append(f"{count_text(int(book.cases['seq'].iloc[0]))} tokens in a sequence")
+    if book.cases.seq.nunique() == 1:
+        shared.append(f"{count_text(int(book.cases.seq.iloc[0]))} tokens in a sequence")
     counts = book.cases.groupby("file", sort=False).size()
     return {
         "files": [(file, kind_of(file.verdict), counts[file]) for file in book.files],
@@ -72,8 +72,7 @@ def page(runs):
     text = environment.get_template("report.html").render(
         title="miniTaw: " + ", ".join(file.path.stem for file in book.files),
         top=top(book),
-        sections={name: make(book) for name, (_, make) in SECTIONS.items()},
-        titles={name: title for name, (title, _) in SECTIONS.items()},
+        sections={name: make(book) for name, make in SECTIONS.items()},
         count=len(book.cases),
     )
     return text + "\n"
@@ -84,7 +83,7 @@ def page(runs):
 
 def picture_title(book, parts):
     """What all cases share, the shape of links, and what is in doubt."""
-    doubtful = (book.valid["doubt"] != "").sum()
+    doubtful = (book.valid.doubt != "").sum()
     said = [", ".join(shared_settings(book.valid)), *book.links]
     if doubtful:
         count = f"{doubtful} of {plural(len(book.valid), 'case')}"

@@ -2,10 +2,10 @@
 """Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for
 all or for each rank (docs/report.md)."""
 
-from dataclasses import replace
+import pandas
 
 from . import charts
-from .book import Picture, figures_of, table
+from .book import Picture, table
 from .drawing import WIDTH, as_image
 from .numbers import count_text, figure, percent
 from .record import tokens_of
@@ -29,18 +29,17 @@ def best_of(cases, alike):
     best = rising.groupby([*alike, "ranks"], sort=False).tail(1).sort_values("ranks")
     lines = best.groupby(alike, sort=False)
     first = lines[["tokens_per_s", "tokens_per_s_rank"]].transform("first")
-    best["gain"] = best["tokens_per_s"] / first["tokens_per_s"]
-    best["efficiency"] = best["tokens_per_s_rank"] / first["tokens_per_s_rank"]
-    best = best[lines["ranks"].transform("size") > 1]
-    return best.assign(case_of_line=best.groupby(alike)["case"].transform("min"))
+    best["gain"] = best.tokens_per_s / first.tokens_per_s
+    best["efficiency"] = best.tokens_per_s_rank / first.tokens_per_s_rank
+    return best[lines.ranks.transform("size") > 1]
 
 
 def picture_of(book, cases):
-    rate = charts.points_of(cases, "tokens_per_s", "ranks")
-    share = charts.points_of(cases.assign(percent=100 * cases["efficiency"]), "percent", "ranks")
-    above = charts.chart(rate, book.styles, "throughput, all ranks [token/s]", "ranks")
-    below = charts.chart(share, book.styles, "efficiency [%]", "ranks")
-    rows = [[replace(above, names=[])], [below]]
+    rows = []
+    for name, units in (("tokens_per_s", "token/s"), ("efficiency", "")):
+        points = charts.points_of(cases, name, "ranks")
+        rows.append([charts.chart(points, book.styles, name, units, "ranks")])
+    rows[0][0].names = []  # one legend is enough
     return as_image(charts.chart_figure(rows, WIDTH))
 
 
@@ -56,24 +55,18 @@ def scaling_part(book, kind, of_rank, tokens):
         step = f"{figure(same)} tokens in a step{of_rank}"
         title = f"{kind} scaling: {step}, {count_text(some['seq'].iloc[0])} in a sequence"
         pictures.append(Picture(title, picture_of(book, some)))
-    rows = best.sort_values(["case_of_line", "ranks"])
-    numbers = table(f"{kind} scaling in numbers", rows, figures_of(rows, COLUMNS))
+    rows = pandas.concat(some for _, some in best.groupby(["same", *FIXED, "line"], sort=False))
+    numbers = table(f"{kind} scaling in numbers", rows, COLUMNS)
     return [pictures, *charts.not_drawn(len(parts) - len(pictures)), numbers]
 
 
 def scaling_section(book):
     tokens = [tokens_of(case) for case in book.valid.itertuples()]
     strong = scaling_part(book, "Strong", "", tokens)
-    weak = scaling_part(book, "Weak", " of each rank", tokens / book.valid["ranks"])
+    weak = scaling_part(book, "Weak", " of each rank", tokens / book.valid.ranks)
     if not strong + weak:
         return (
             "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, "
             "kept the same"
         )
-    return [
-        "Strong scaling: the tokens of a step stay the same, whatever the ranks. Weak scaling: "
-        "they grow with the ranks. Of a schedule the fastest case of each number of ranks. "
-        "Efficiency is the rate of a rank against that of a rank of the smallest job.",
-        *strong,
-        *weak,
-    ]
+    return [*strong, *weak]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The sections of a page of results: each is a list of blocks, or a text that says why there is
-none (docs/report.md)."""
+none (docs/report.md). report.html has their titles and what is true of every page."""
 
 import numpy
 import pandas
 
 from . import charts
-from .book import Failures, Picture, figures_of, table
+from .book import Failures, Picture, table
 from .drawing import WIDTH, as_image
 from .events import measured_timeline
 from .numbers import (
@@ -52,18 +52,6 @@ ENERGY = {
     "energy": ("timed steps [J]", figure),
     "energy_per_token": ("[J/token]", figure),
 }
-ABOUT_FIGURES = (
-    "Marks: ✔ valid, ! valid with a doubt, ✘ not valid. A sample is the step of the slowest rank. "
-    "Spread: third minus first quartile of the samples, as a share of the median. Bytes between "
-    "groups are those of one step, all ranks together: exact. Exposed: held up by transfers; idle: "
-    "nothing to do; both are shares of the time of a step, mean over ranks."
-)
-ABOUT_MORE_FIGURES = (
-    "Overlap: hidden part of the communication. Gradient error: against the serial reference, – "
-    "where it was not checked."
-)
-
-
 # Of bytes: what a table calls them, colour and hatch.
 TRAFFIC_KINDS = {
     "weights": ("weights", "#d55e00", ""),
@@ -86,11 +74,11 @@ STEP_PARTS = {
 
 def failures_of(cases):
     """Rows of the cases that are not valid: status, reason, and which they are."""
-    bad = cases[~cases["valid"]]
+    bad = cases[~cases.valid]
     reasons = [reason_of(case) for case in bad.itertuples()]
     rows = []
     for (status, reason), some in bad.assign(why=reasons).groupby(["status", "why"], sort=False):
-        which = ", ".join(some["label"] + " (" + some["schedule"] + ")")
+        which = ", ".join(some.label + " (" + some.schedule + ")")
         word = status if status != "ok" else "INVALID"
         rows.append((word, reason.removeprefix(f"{status}: "), which))
     return rows
@@ -102,14 +90,14 @@ def doubts_of(cases):
     def kind_of(doubt):
         return " and ".join(part.partition(":")[0] for part in doubt.split("; "))
 
-    some = cases[cases["doubt"] != ""]
-    kinds = some.groupby(some["doubt"].map(kind_of), sort=False)["label"]
+    some = cases[cases.doubt != ""]
+    kinds = some.groupby(some.doubt.map(kind_of), sort=False)["label"]
     return "; ".join(f"{kind}: {listed(which)}" for kind, which in kinds)
 
 
 def cases_section(book):
     failed, doubts = failures_of(book.cases), doubts_of(book.valid)
-    statuses = book.cases["status"].value_counts(sort=False)
+    statuses = book.cases.status.value_counts(sort=False)
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     said = f"{plural(len(book.cases), 'case')}: {counts}."
     if doubts:
@@ -123,10 +111,8 @@ def cases_section(book):
     return [
         said,
         Failures(failed),
-        table("All cases", book.cases, figures_of(book.cases, FIGURES)),
-        ABOUT_FIGURES,
-        table("More figures", book.cases, figures_of(book.cases, MORE_FIGURES)),
-        ABOUT_MORE_FIGURES,
+        table("All cases", book.cases, FIGURES),
+        table("More figures", book.cases, MORE_FIGURES),
     ]
 
 
@@ -135,49 +121,40 @@ def cases_section(book):
 
 def traffic_of(cases, between):
     """Bytes of a step by kind, a row for each case."""
-    rows = []
-    for case in cases.itertuples():
-        moved = transfers(case)
-        rows.append(moved[moved["between"] == between].groupby("kind")["counted"].sum())
-    return pandas.DataFrame(rows, index=cases.index, columns=list(TRAFFIC_KINDS)).fillna(0)
+    moved = [transfers(case) for case in cases.itertuples()]
+    rows = [some[some.between == between].groupby("kind").counted.sum() for some in moved]
+    return pandas.DataFrame(rows, cases.index, list(TRAFFIC_KINDS)).fillna(0).astype(int)
 
 
-def stack(cases, parts, looks, label, units):
-    divisor, unit = charts.scale_of(units, parts.sum(axis=1).max())
-    parts = (parts / divisor).set_axis(cases["line"])
-    return charts.stack(parts, looks, label.format(unit))
-
-
-def against_length(book, cases, column, units, whisker=""):
-    points, unit = charts.scaled(charts.points_of(cases, column), units)
-    label = charts.label_of(column, unit) + whisker
-    return charts.chart(points, book.styles, label, charts.label_of("seq", "token"))
-
-
-def whisker_text(cases):
-    repeated = cases["runs"].map(len) > 1
-    kinds = {True: "all repetitions", False: "quartiles of the steps"}
-    return ", whiskers: " + " or ".join(kinds[kind] for kind in repeated.unique())
+def against_length(book, cases, column, units, more=""):
+    across = charts.label_of("seq", "token")
+    points = charts.points_of(cases, column)
+    return charts.chart(points, book.styles, column, units, across, more)
 
 
 def charts_of(book, cases):
     """Bytes between groups, throughput, memory and where the time of a step went, all of valid
     cases; None for what they have no figures of. Bytes and time are those of the longest
     sequence."""
-    longest = cases["seq"].max()
-    last = cases[cases["seq"] == longest]
-    at = f"at {count_text(int(longest))} tokens"
-    found = [None] * 4
-    if (cases["bytes_between"] > 0).any():
-        label = f"sent between groups {at} [{{}}/step]"
-        found[0] = stack(last, traffic_of(last, True), TRAFFIC_KINDS, label, "B")
-    found[1] = against_length(book, cases, "tokens_per_s", "token/s", whisker_text(cases))
-    found[2] = against_length(book, cases, "memory_measured", "B")
-    timed = last[last["compute_s"].notna()]
-    if len(timed):
-        label = f"step {at}, mean over ranks [{{}}]"
-        found[3] = stack(timed, timed[list(STEP_PARTS)], STEP_PARTS, label, "s")
-    return found
+    last = cases[cases.seq == cases.seq.max()]
+    timed = last[last.compute_s.notna()]
+    at = f"at {count_text(int(cases.seq.max()))} tokens"
+    ends = {True: "all repetitions", False: "quartiles of the steps"}
+    repeated = (cases.runs.map(len) > 1).unique()
+    whiskers = ", whiskers: " + " or ".join(ends[one] for one in repeated)
+    sent = f"sent between groups {at} [{{}}/step]"
+    step = f"step {at}, mean over ranks [{{}}]"
+    parts = timed[list(STEP_PARTS)]
+    return [
+        (
+            charts.stack(last.line, traffic_of(last, True), TRAFFIC_KINDS, sent, "B")
+            if (cases.bytes_between > 0).any()
+            else None
+        ),
+        against_length(book, cases, "tokens_per_s", "token/s", whiskers),
+        against_length(book, cases, "memory_measured", "B"),
+        charts.stack(timed.line, parts, STEP_PARTS, step, "s") if len(timed) else None,
+    ]
 
 
 def charts_section(book):
@@ -192,7 +169,6 @@ def charts_section(book):
                 caption = ", ".join(filter(None, [name, title]))
                 pictures.append(Picture(caption, as_image(drawn)))
     return [
-        "Medians of valid cases. Bytes and parts of a step are those at the longest sequence.",
         pictures,
         *charts.not_drawn(len(every) - charts.MOST_PANELS),
     ]
@@ -202,38 +178,28 @@ def charts_section(book):
 
 
 def traffic_section(book):
-    moved = book.valid[book.valid["bytes_inside"] + book.valid["bytes_between"] > 0]
+    moved = book.valid[book.valid.bytes_inside + book.valid.bytes_between > 0]
     if moved.empty:
         return "no valid case moved any"
     tables = []
     for where in ("between", "inside"):
         if (moved[f"bytes_{where}"] > 0).any():
             sizes = traffic_of(moved, where == "between")
-            columns = {"all": sizes.sum(axis=1)}
-            columns |= {TRAFFIC_KINDS[kind][0]: sizes[kind] for kind in sizes}
-            texts = {name: some.astype(int).map(bytes_text) for name, some in columns.items()}
+            sizes.insert(0, "all", sizes.sum(axis=1))
+            titles = {kind: title for kind, (title, *_) in TRAFFIC_KINDS.items()}
+            texts = sizes.map(bytes_text).rename(columns=titles)
             caption = f"Bytes {where} groups of a step, all ranks together"
-            tables.append(table(caption, moved, texts))
-    return [
-        "Over MPI every byte is counted, so these figures are exact: no spread, no noise. A case "
-        "is valid only if every rank sent every other the planned bytes of each kind. Bytes of "
-        "NCCL's collectives are by formula.",
-        *tables,
-    ]
+            tables.append(table(caption, moved, {}, texts))
+    return tables
 
 
 def time_section(book):
-    known = book.cases[book.cases["compute_s"].notna()]
+    known = book.cases[book.cases.compute_s.notna()]
     if known.empty:
         return "no case has it"
     columns = {name: (title, seconds_text) for name, (title, _, _) in STEP_PARTS.items()}
     shares = {"exposed_share": ("exposed, share", percent), "idle_share": ("idle, share", percent)}
-    return [
-        "The step whose length is the median, mean over ranks. Waiting for, or exposed: what the "
-        "rank waits for is a transfer that is under way. Idle: it waits for another rank's "
-        "computation, or has nothing to do.",
-        table("Parts of a step, mean over ranks", known, figures_of(known, columns | shares)),
-    ]
+    return [table("Parts of a step, mean over ranks", known, columns | shares)]
 
 
 def memory_texts(run):
@@ -246,8 +212,8 @@ def memory_texts(run):
     sizes |= dict(zip(labels(run, "memory/measured"), memory[of_ranks.argmax()]))
     sizes |= {"median rank": rising[len(rising) // 2], "least": rising[0]}
     ticks = NO_FIGURE
-    if idle.size and run["ticks"]:
-        ticks = f"{figure(float(idle.mean()), 3)} of {run['ticks']}"
+    if idle.size and run.ticks:
+        ticks = f"{figure(float(idle.mean()), 3)} of {run.ticks}"
     texts = {name: bytes_text(int(size)) for name, size in sizes.items()}
     return texts | {"ticks without work": ticks}
 
@@ -256,24 +222,18 @@ def memory_section(book):
     known, runs = book.with_array("memory/measured")
     if known.empty:
         return "no case ran far enough"
-    texts = pandas.DataFrame(list(map(memory_texts, runs)), known.index)
-    return [
-        "Allocated through Kokkos, by kind. A case is valid only if no rank exceeds its plan. "
-        "Ticks without work: those of the order in which a rank computes nothing, mean over ranks; "
-        "ticks are no time.",
-        table("Memory of the worst rank, and of others", known, texts),
-    ]
+    texts = pandas.DataFrame(map(memory_texts, runs), known.index)
+    return [table("Memory of the worst rank, and of others", known, {}, texts)]
 
 
 def energy_section(book):
-    known = book.cases[book.cases["energy"].notna()]
+    known = book.cases[book.cases.energy.notna()]
     if known.empty:
-        ended = book.cases[book.cases["status"] == "ok"]
+        ended = book.cases[book.cases.status == "ok"]
         reasons = ended["energy_source"].str.removeprefix("unavailable: ").unique()
         return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
-    columns = figures_of(known, ENERGY) | {"counters of": known["energy_source"].tolist()}
-    about = "Energy of what the counters cover, the gaps between timed steps included."
-    return [about, table("Energy of the timed steps", known, columns)]
+    sources = {"counters of": known.energy_source}
+    return [table("Energy of the timed steps", known, ENERGY, sources)]
 
 
 # The rest.
@@ -285,15 +245,14 @@ def timelines_section(book):
     if known.empty:
         return "the file has none; minitaw run --timeline keeps them"
     chosen = known.loc[known.groupby("line", sort=False)["seq"].idxmax()].head(MOST_TIMELINES)
-    said = "The actions of one step: a row for each lane of each rank."
-    if rest := listed(known["label"].drop(chosen.index)):
-        said += f" The file has more, of cases {rest}: scripts/timeline FILE --case N draws any."
+    rest = listed(known.label.drop(chosen.index))
+    said = f"The file has more, of cases {rest}: scripts/timeline FILE --case N draws any."
     pictures = []
     for _, case in chosen.iterrows():
         drawn = draw_timelines([measured_timeline(case)])
-        title = f"Case {case['label']}: {describe(case)}"
+        title = f"Case {case.label}: {describe(case)}"
         pictures.append(Picture(title, as_image(drawn), wide=True))
-    return [said, pictures]
+    return [pictures, *[said] * bool(rest)]
 
 
 def provenance_section(book):
@@ -305,15 +264,15 @@ def provenance_section(book):
     return blocks
 
 
-# {name: (title, what makes it)}, in the order of the page.
+# What makes them, in the order of the page.
 SECTIONS = {
-    "cases": ("Cases", cases_section),
-    "charts": ("Bytes, throughput, memory and time", charts_section),
-    "traffic": ("Bytes moved", traffic_section),
-    "scaling": ("Scaling", scaling_section),
-    "time": ("Where the time went", time_section),
-    "memory": ("Memory", memory_section),
-    "timelines": ("Timelines", timelines_section),
-    "energy": ("Energy", energy_section),
-    "provenance": ("Provenance", provenance_section),
+    "cases": cases_section,
+    "charts": charts_section,
+    "traffic": traffic_section,
+    "scaling": scaling_section,
+    "time": time_section,
+    "memory": memory_section,
+    "timelines": timelines_section,
+    "energy": energy_section,
+    "provenance": provenance_section,
 }
