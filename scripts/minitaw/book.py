@@ -93,7 +93,7 @@ def not_valid(some):
     return [reason_of(case) for case in some[~some.valid].itertuples()]
 
 
-def table(caption, some, columns, more=None):
+def table(caption, some, columns, more=()):
     """A row for each case, whose settings stand in a first cell: columns of their own would push
     the figures off a phone. columns: {name: (title, text of a value)}; more: {title: texts}. Those
     in which no case has a figure are left out."""
@@ -102,6 +102,6 @@ def table(caption, some, columns, more=None):
     for name, (title, text) in columns.items():
         values = zip(some[name].tolist(), ended)
         cells[title] = [text(one) if known and exists(one) else NO_FIGURE for one, known in values]
-    cells = cells.assign(**(more or {}))
+    cells = cells.assign(**dict(more))
     cells = cells.loc[:, (cells != NO_FIGURE).any()]
     return Table(caption, list(cells), list(zip(some.itertuples(), cells.to_numpy().tolist())))

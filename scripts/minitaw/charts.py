@@ -48,12 +48,12 @@ def label_of(name, units):
     return label if units in ("", "1", "text") else f"{label} [{units}]"
 
 
-def handy(units, numbers):
-    """The numbers in a unit that makes them handy, and its name: B, KiB/step, ms."""
+def handy(units, largest):
+    """Divisor and name of a unit that makes numbers handy: B, KiB/step, ms."""
     base, slash, rest = units.partition("/")
     choose = {"B": byte_unit, "s": time_unit}.get(base, lambda _: (1, base))
-    divisor, name = choose(numbers.to_numpy().max())
-    return numbers / divisor, name + slash + rest
+    divisor, name = choose(largest)
+    return divisor, name + slash + rest
 
 
 def ends_of(case, column):
@@ -148,9 +148,8 @@ def bars(names, parts, label, errors=None):
 
 def chart(points, styles, name, units, across, more=""):
     """Lines over numbers; bars where x is a name, or the same for all."""
-    numbers = ["value", "low", "high"]
-    scaled, unit = handy(units, points[numbers].fillna(0))
-    points = points.assign(**scaled.where(points[numbers].notna()))
+    divisor, unit = handy(units, points.value.max())
+    points = points.assign(**points[["value", "low", "high"]] / divisor)
     label = label_of(name, unit) + more
     if is_numeric_dtype(points.x) and points.x.nunique() > 1:
 
@@ -176,12 +175,12 @@ def first_of(lines):
 def stack(names, parts, looks, label, units):
     """A stacked bar for each row of a table, whose columns are parts. looks: {column: (name, colour,
     hatch)}; the label has the unit at {}."""
-    parts, unit = handy(units, parts)
+    divisor, unit = handy(units, parts.sum(axis=1).max())
     found = []
     for column in parts.columns[parts.any()]:
         title, colour, hatch = looks[column]
         look = {"color": colour, "hatch": hatch, "edgecolor": "#ffffff", "linewidth": 0.4}
-        found.append((title, parts[column].to_numpy(), look))
+        found.append((title, parts[column].to_numpy() / divisor, look))
     return bars(names, found, label.format(unit))
 
 
