@@ -9,7 +9,7 @@ import pandas
 
 from .drawing import styles_of
 from .numbers import NO_FIGURE, count_text, exists, listed, plural
-from .record import array, cases, reason_of
+from .record import array, cases, reason_of, rows_of
 from .settings import TOLD, setting_text, telling
 
 
@@ -45,7 +45,7 @@ class Book:
         names = [name for name in telling(found, every_setting) if name != "schedule"]
         self.cases = found.assign(
             line=found.schedule + letters,
-            told=[told_by(case, names) for _, case in found.iterrows()],
+            told=[told_by(case, names) for case in rows_of(found)],
             status=[worst_status(some) for some in found.runs],
         )
         self.valid = self.cases[found.valid]
@@ -56,10 +56,9 @@ class Book:
 
     def with_array(self, name):
         """The cases that have this array, and of each a repetition with it."""
-        runs = pandas.Series(
-            [run_with(case, name) for case in self.cases.itertuples()], dtype=object
-        )
-        return self.cases[runs.notna()], runs.dropna()
+        runs = [run_with(case, name) for case in rows_of(self.cases)]
+        known = [run is not None for run in runs]
+        return self.cases[known], list(filter(lambda run: run is not None, runs))
 
 
 def told_by(case, names):
@@ -90,7 +89,7 @@ def left_out(reasons, count):
 
 
 def not_valid(some):
-    return [reason_of(case) for case in some[~some.valid].itertuples()]
+    return [reason_of(case) for case in rows_of(some[~some.valid])]
 
 
 def table(caption, some, columns, more=()):

@@ -13,6 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from .drawing import GRID, LINE, POINTS, add_legend, legend_size, new_figure, short
 from .numbers import byte_unit, count_text, exists, plural, time_unit
+from .record import rows_of
 
 MOST_PANELS = 12  # of a picture or page, which says how many there are
 MOST_TICKS = 8
@@ -73,7 +74,7 @@ def points_of(cases, column, across="seq"):
     """A row for each case: line, x, whether it is predicted, value, ends of its whisker."""
     rows = [
         (case.line, case[across], not case.file.sessions, case[column], *ends_of(case, column))
-        for _, case in cases.iterrows()
+        for case in rows_of(cases)
     ]
     return pandas.DataFrame(rows, columns=["line", "x", "predicted", "value", "low", "high"])
 

@@ -62,9 +62,9 @@ UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 def colour_of(name):
     """That of a schedule in every picture; with options a shade of it."""
-    schedule = re.split(r"[^\w]", name)[0]
-    others = [colour for colour in COLOURS if colour != BLACK]
-    colour = SCHEDULES.get(schedule, others[zlib.crc32(schedule.encode()) % len(others)])
+    known = re.search(rf"\b({'|'.join(SCHEDULES)})\b", name)
+    schedule = known[0] if known else name
+    colour = SCHEDULES.get(schedule, COLOURS[zlib.crc32(schedule.encode()) % len(COLOURS)])
     if name == schedule:
         return colour
     end, share = SHADES[zlib.crc32(name.encode()) % len(SHADES)]

@@ -14,7 +14,7 @@ from .charts import LABELS, chart, chart_figure, label_of, points_of
 from .command import PICTURES, BadInput, Parser, from_json, suffix_of, write_file, write_stdout
 from .drawing import save, styles_of
 from .numbers import bits_per_second, listed, size_value
-from .record import File, cases, clean, links_of, load_all, reason_of
+from .record import File, cases, clean, links_of, load_all, reason_of, rows_of
 from .settings import DERIVED
 
 MEGABITS = 1e-6
@@ -93,7 +93,7 @@ def cases_of(names):
     tables = list(map(predicted, predictions))
     if results := [name for name in names if name not in predictions]:
         measured = cases(load_all(results))
-        rates = [rate_of(case) for case in measured.itertuples()]
+        rates = [rate_of(case) for case in rows_of(measured)]
         tables.insert(0, measured.assign(**{RATE: rates}))
     found = pandas.concat(tables, ignore_index=True)
     return found.assign(
@@ -162,7 +162,7 @@ def points_and_note(table, options):
     table = chosen(with_x(table, options.x), options)
     if options.y not in table or not is_numeric_dtype(table[options.y]):
         raise BadInput(f"--y: {options.y} is no number that these files have")
-    reasons = pandas.Series([reason_of(case) for case in table.itertuples()], table.index)
+    reasons = pandas.Series([reason_of(case) for case in rows_of(table)], table.index)
     for name, lacking in ((options.x, table.x.isna()), (options.y, table[options.y].isna())):
         reasons = reasons.mask(table.valid & lacking, f"without {name}")
     is_good = table.valid & table.x.notna() & table[options.y].notna()

@@ -8,7 +8,7 @@ from . import charts
 from .book import Picture, table
 from .drawing import WIDTH, as_image
 from .numbers import count_text, figure, percent
-from .record import tokens_of
+from .record import rows_of, tokens_of
 from .settings import BATCH, TOLD
 
 FIXED = [name for name in TOLD if name not in ("ranks", "groups", "replicas", *BATCH)] + ["seq"]
@@ -43,9 +43,9 @@ def picture_of(book, cases):
     return as_image(charts.chart_figure(rows, WIDTH))
 
 
-def scaling_part(book, kind, of_rank, tokens):
-    """Pictures and a table of one kind of scaling; nothing if there are no such cases."""
-    cases = book.valid.assign(same=tokens, tokens=[tokens_of(c) for c in book.valid.itertuples()])
+def scaling_part(book, kind, of_rank, cases):
+    """Pictures and a table of one kind of scaling, where `same` is fixed; nothing if there are no
+    such cases."""
     best = best_of(cases, ["same", *FIXED, "line"])
     parts = list(best.groupby(["same", *FIXED], sort=False))
     if not parts:
@@ -53,7 +53,7 @@ def scaling_part(book, kind, of_rank, tokens):
     pictures = []
     for (same, *_), some in parts[: charts.MOST_PANELS]:
         step = f"{figure(same)} tokens in a step{of_rank}"
-        title = f"{kind} scaling: {step}, {count_text(some['seq'].iloc[0])} in a sequence"
+        title = f"{kind} scaling: {step}, {count_text(some.seq.iloc[0])} in a sequence"
         pictures.append(Picture(title, picture_of(book, some)))
     rows = pandas.concat(some for _, some in best.groupby(["same", *FIXED, "line"], sort=False))
     numbers = table(f"{kind} scaling in numbers", rows, COLUMNS)
@@ -61,9 +61,10 @@ def scaling_part(book, kind, of_rank, tokens):
 
 
 def scaling_section(book):
-    tokens = [tokens_of(case) for case in book.valid.itertuples()]
-    strong = scaling_part(book, "Strong", "", tokens)
-    weak = scaling_part(book, "Weak", " of each rank", tokens / book.valid.ranks)
+    cases = book.valid.assign(tokens=[tokens_of(case) for case in rows_of(book.valid)])
+    strong = scaling_part(book, "Strong", "", cases.assign(same=cases.tokens))
+    of_rank = cases.assign(same=cases.tokens / cases.ranks)
+    weak = scaling_part(book, "Weak", " of each rank", of_rank)
     if not strong + weak:
         return (
             "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, "

@@ -20,7 +20,7 @@ from .numbers import (
     seconds_text,
 )
 from .provenance import session_texts
-from .record import array, describe, labels, reason_of, transfers
+from .record import array, describe, labels, reason_of, rows_of, transfers
 from .scaling import scaling_section
 from .settings import panels
 from .timeline import draw as draw_timelines
@@ -75,7 +75,7 @@ STEP_PARTS = {
 def failures_of(cases):
     """Rows of the cases that are not valid: status, reason, and which they are."""
     bad = cases[~cases.valid]
-    reasons = [reason_of(case) for case in bad.itertuples()]
+    reasons = [reason_of(case) for case in rows_of(bad)]
     rows = []
     for (status, reason), some in bad.assign(why=reasons).groupby(["status", "why"], sort=False):
         which = ", ".join(some.label + " (" + some.schedule + ")")
@@ -121,7 +121,7 @@ def cases_section(book):
 
 def traffic_of(cases, between):
     """Bytes of a step by kind, a row for each case."""
-    moved = [transfers(case) for case in cases.itertuples()]
+    moved = [transfers(case) for case in rows_of(cases)]
     rows = [some[some.between == between].groupby("kind").counted.sum() for some in moved]
     return pandas.DataFrame(rows, cases.index, list(TRAFFIC_KINDS)).fillna(0).astype(int)
 
@@ -248,7 +248,7 @@ def timelines_section(book):
     rest = listed(known.label.drop(chosen.index))
     said = f"The file has more, of cases {rest}: scripts/timeline FILE --case N draws any."
     pictures = []
-    for _, case in chosen.iterrows():
+    for case in rows_of(chosen):
         drawn = draw_timelines([measured_timeline(case)])
         title = f"Case {case.label}: {describe(case)}"
         pictures.append(Picture(title, as_image(drawn), wide=True))

@@ -16,7 +16,7 @@ from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_st
 from .drawing import GRID, legend_below, new_figure, save, short
 from .events import PHASES, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
-from .record import cases, load
+from .record import cases, load, rows_of
 
 MOST_ARROWS = 300
 MOST_SHAPES = 4000  # more are drawn as pixels
@@ -181,7 +181,7 @@ def trace(timelines):
 
 def chosen_cases(path, numbers):
     table = cases(load(path)).set_index("case", drop=False)
-    kept = [case for _, case in table.iterrows() if run_with(case, "timeline/rank") is not None]
+    kept = [case for case in rows_of(table) if run_with(case, "timeline/rank") is not None]
     if numbers is None and len(kept) != 1:
         raise BadInput(
             f"{path} has timelines of {plural(len(kept), 'case')}; minitaw run --timeline keeps "
