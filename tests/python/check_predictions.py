@@ -5,7 +5,7 @@ too, which must accept the machine file that is made."""
 import json
 import sys
 
-from support import FOLDER, REPOSITORY, accepted, programs, refusal_of, refused
+from support import FOLDER, REPOSITORY, accepted, programs, refused
 
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
@@ -15,27 +15,20 @@ TEXT = (
     'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\n'
     'rate = "100 Mbit/s"\n'
 )
-
-
-def kernel(name, flops, size, seconds):
-    """As minitaw_kernels reports it; size in bytes."""
-    return {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
-
-
-KERNELS = [
-    {"name": "limit/triad"},
-    kernel("linear/wo/fp32/forward", 1e9, 1e6, 1e-2),
-    kernel("linear/w2/fp32/forward", 4e9, 1e6, 2e-2),
-    kernel("linear/w1/fp32/forward", 1.05e9, 1e6, 1.05e-2),
-    kernel("linear/wo/bf16/forward", 1e9, 1e6, 1e-3),
-    kernel("attention/cudnn/bf16/forward", 8e9, 1e6, 1e-2),
-    kernel("attention/host/bf16/forward", 8e9, 1e6, 1),
-    kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1),
-    kernel("attention/portable/fp32/forward", 3e9, 1e6, 1),
-    kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
-    kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3),
-    kernel("swiglu/fp32/forward", 1, 3e7, 7e-3),
-]
+# Of minitaw_kernels: FLOPs, bytes, seconds.
+KERNELS = {
+    "linear/wo/fp32/forward": (1e9, 1e6, 1e-2),
+    "linear/w2/fp32/forward": (4e9, 1e6, 2e-2),
+    "linear/w1/fp32/forward": (1.05e9, 1e6, 1.05e-2),
+    "linear/wo/bf16/forward": (1e9, 1e6, 1e-3),
+    "attention/cudnn/bf16/forward": (8e9, 1e6, 1e-2),
+    "attention/host/bf16/forward": (8e9, 1e6, 1),
+    "attention/host/fp32/forward": (3e9, 1e6, 1e-1),
+    "attention/portable/fp32/forward": (3e9, 1e6, 1),
+    "attention/host/fp32/backward": (3e9, 1e6, 2e-1),
+    "rmsnorm/fp32/forward": (1, 1e7, 1e-3),
+    "swiglu/fp32/forward": (1, 3e7, 7e-3),
+}
 INSIDE = {"rate inside the node": 2e9}
 BETWEEN = {"rate between nodes": 2.5e8, "latency between nodes": 5e-6}
 MADE = """# Measured: links, kernels.
@@ -77,7 +70,11 @@ def write_links(name, nodes, measured):
 def machine_file():
     """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 and 4.3 GB/s, 5 together; medians of
     links. The program reads it."""
-    write_json("kernels", {"benchmarks": KERNELS})
+    kernels = [
+        {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
+        for name, (flops, size, seconds) in KERNELS.items()
+    ]
+    write_json("kernels", {"benchmarks": [{"name": "limit/triad"}, *kernels]})
     write_links("links", [2, 2, 2], INSIDE | BETWEEN)
     write_links("unlike", [2, 1], INSIDE | BETWEEN)
     write_links("alone", [1, 1], BETWEEN)
@@ -99,8 +96,8 @@ def machine_file():
     refused(*fit("a deck", "--launch", "./launch"), says="screen --json failed")
 
     (FOLDER / "machine.toml").write_text(text, encoding="utf-8")
-    done = predict("machine.toml", *programs.settings(schedule="fsdp", ranks=4), "--json")
-    assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
+    (case,) = predicted("machine.toml", *programs.settings(schedule="fsdp", ranks=4))["cases"]
+    assert case["step_s"] > 0, case
 
 
 def predict(path, *arguments):
@@ -108,65 +105,46 @@ def predict(path, *arguments):
     return programs.call(PROGRAM, "predict", deck, "--machine", path, *arguments)
 
 
+def predicted(path, *arguments):
+    return json.loads(programs.output_of(predict(path, *arguments, "--json")))
+
+
+def memory(size):
+    return "--machine-set", f"device.memory={size}"
+
+
 def cases_that_do_not_fit_are_left_out():
     """Those with `fits: false`, and no others; the rest is predicted as with them."""
-    words = (MACHINE, *programs.settings(schedule="tawpipe,fsdp,1f1b"), "--json")
-    every = json.loads(predict(*words).stdout)["cases"]
-    sizes = sorted(case["memory_bytes"] for case in every)
-    memory = ("--machine-set", f"device.memory={(sizes[1] + sizes[2]) / 2e6:.3f} MB")
-    whole, fitting = (
-        json.loads(predict(*words, *memory, *more).stdout) for more in ((), ("--fitting",))
-    )
+    words = (MACHINE, *programs.settings(schedule="tawpipe,fsdp,1f1b"))
+    every = predicted(*words)["cases"]
+    assert [case["fits"] for case in every] == [None] * 3, "of a machine of unknown memory"
+    _, middle, most = sorted(case["memory_bytes"] for case in every)
+    size = memory(f"{(middle + most) / 2e6:.3f} MB")
+    whole, fitting = (predicted(*words, *size, *more) for more in ((), ("--fitting",)))
     kept = [case for case in whole["cases"] if case["fits"]]
-    assert len(kept) == 2 and fitting["cases"] == kept, (sizes, fitting["cases"])
+    assert len(kept) == 2 and fitting["cases"] == kept, fitting["cases"]
     notes = [note for note in fitting["notes"] if note not in whole["notes"]]
     assert notes == ["left out for lack of memory: 1 case"], fitting["notes"]
 
 
-def memory_and_transfers():
-    """Whether a case fits, and the time of transfers: a sum over the events of the timeline."""
-    for change, fits in (
-        ((), None),
-        (("--machine-set", "device.memory=1 GB"), True),
-        (("--machine-set", "device.memory=1 MB"), False),
-    ):
-        done = predict(
-            MACHINE,
-            *programs.settings(schedule="tawpipe"),
-            "--json",
-            "--timeline",
-            FOLDER / "step.json",
-            *change,
-        )
-        case = json.loads(done.stdout)["cases"][0]
-        assert case["fits"] is fits, (change, case["fits"])
-    timeline = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["timelines"][0]
+def transfers():
+    """Their time is a sum over the events of the timeline."""
+    step = FOLDER / "step.json"
+    words = (MACHINE, *programs.settings(schedule="tawpipe"), "--timeline", step)
+    (case,) = predicted(*words)["cases"]
+    (timeline,) = json.loads(step.read_text(encoding="utf-8"))["timelines"]
     add, events = timeline["codes"]["kind"].index("add"), timeline["events"]
-    moving = sum(
-        end - begin
-        for begin, end, lane, kind in zip(
-            *(events[name] for name in ("begin", "end", "lane", "kind"))
-        )
-        if lane != 0 and kind != add
-    )
+    fields = zip(*(events[name] for name in ("begin", "end", "lane", "kind")))
+    moving = sum(end - begin for begin, end, lane, kind in fields if lane != 0 and kind != add)
     assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
 
 
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files:
     tests/instruments/predict."""
-    for options, words in (
-        (programs.settings(ranks=8), "8"),
-        (("--machine-set", "between.rate"), "key=value"),
-    ):
-        programs.refused(predict(MACHINE, *options), words, begun=True)
+    programs.refused(predict(MACHINE, *programs.settings(ranks=8)), "8", begun=True)
+    programs.refused(predict(MACHINE, "--machine-set", "between.rate"), "key=value", begun=True)
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")
-for check in (
-    machine_file,
-    memory_and_transfers,
-    cases_that_do_not_fit_are_left_out,
-    refusals,
-):
-    check()
+programs.run_all(machine_file, cases_that_do_not_fit_are_left_out, transfers, refusals)
