@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import families
 import sequences
-from families import FAMILIES, GBITS, LENGTHS, MODELS, NODE, NODES
+from families import FAMILIES, GBITS, LENGTHS, MODELS, NODE, NODES, TOKENS
 from matplotlib.patches import Patch, Rectangle
 from pages import (
     MACHINES,
@@ -38,13 +38,13 @@ from pages import (
 )
 from minitaw.check_rules import least_seconds, read_size
 from minitaw.command import BadInput
-from minitaw.drawing import COLOURS, new_figure, save
+from minitaw.drawing import SCHEDULES, new_figure, save
 from minitaw.numbers import count_text
 
 GIB = 2**30
 SPARE = 1.1  # steps beyond the least time
 CLOSE = 0.02  # a lead that the prediction does not tell from none
-COLOUR_OF = dict(zip(FAMILIES, COLOURS))
+COLOUR_OF = {name: SCHEDULES.get(name.lower(), SCHEDULES["1f1b"]) for name in FAMILIES}
 INSIDE, BETWEEN = 400, 400  # GB/s of a device, Gbit/s of an adapter
 LINKS = {  # what has half of its rate
     "whole": (INSIDE, BETWEEN),
@@ -116,8 +116,9 @@ def draw_cell(axes, x, y, of_place):
     axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, alpha=0.35 if close else 0.8))
     if close:
         axes.plot(x, y, "s", color=COLOUR_OF[of_place[1]["family"]], markersize=6)
-    elif lead is not None:
-        axes.text(x, y, f"+{100 * lead:.0f} %", ha="center", va="center", fontsize=7)
+    elif of_place:
+        text = "alone" if lead is None else f"+{100 * lead:.0f} %"
+        axes.text(x, y, text, ha="center", va="center", fontsize=7)
 
 
 def picture(options):
@@ -145,6 +146,11 @@ def picture(options):
     patches = [Patch(color=colour, alpha=0.8, label=name) for name, colour in COLOUR_OF.items()]
     patches.append(Patch(color="0.85", label="nothing fits"))
     drawn.legend(handles=patches, loc="outside lower center", ncols=5)
+    drawn.suptitle(
+        f"fastest family, about {count_text(TOKENS)} tokens a step; number: lead over the next "
+        f"family, square: the next one, within {100 * CLOSE:.0f} %; alone: no other fits",
+        fontsize=9,
+    )
     save(drawn, options.picture)
 
 
