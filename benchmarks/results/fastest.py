@@ -44,7 +44,7 @@ from minitaw.numbers import count_text
 GIB = 2**30
 SPARE = 1.1  # steps beyond the least time
 CLOSE = 0.02  # a lead that the prediction does not tell from none
-COLOUR_OF = {name: SCHEDULES.get(name.lower(), SCHEDULES["1f1b"]) for name in FAMILIES}
+COLOUR_OF = {name: SCHEDULES.get(name.lower(), SCHEDULES["zbv"]) for name in FAMILIES}
 INSIDE, BETWEEN = 400, 400  # GB/s of a device, Gbit/s of an adapter
 LINKS = {  # what has half of its rate
     "whole": (INSIDE, BETWEEN),
