@@ -44,7 +44,6 @@ UNITS = {
     "seq": "token",
     RATE: "Mbit/s",
 }
-NEEDED = ["median_s", "tokens_per_s", "memory_measured", "bytes_between", "ranks", "seq", RATE]
 
 
 # Cases.
@@ -58,7 +57,8 @@ def predicted_table(content, file):
     found.columns = [name.removeprefix("settings.") for name in found]
     file.settings = list(content["cases"][0]["settings"])
     found[RATE] = 8 * MEGABITS * content.get("between_bytes_per_s", math.nan)
-    for name in NEEDED:
+    found["tokens_per_s_rank"] = found.tokens_per_s / found.ranks
+    for name in UNITS:
         if not (is_numeric_dtype(found[name]) and found[name].between(0, LARGEST).all()):
             raise ValueError(f"{name} is no number")
     valid = found.fits.ne(False)
@@ -67,7 +67,6 @@ def predicted_table(content, file):
         **texts,
         valid=valid,
         verdict=valid.map({True: "VALID", False: "INVALID: does not fit"}),
-        tokens_per_s_rank=found.tokens_per_s / found.ranks,
         runs=[[]] * len(found),
         file=[file] * len(found),
     )

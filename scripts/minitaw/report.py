@@ -20,14 +20,7 @@ from .settings import panels, shared_settings
 CHART_WIDTH = 6.5  # inches, of a column of a picture
 
 
-# The top: may this result be quoted, and what is its figure of merit.
-
-
-def kind_of(verdict):
-    """The class of style sheets."""
-    if verdict == "VALID":
-        return "good"
-    return "doubt" if verdict.startswith("VALID") else "bad"
+# The page.
 
 
 def origin_of(book):
@@ -46,16 +39,12 @@ def origin_of(book):
     ]
 
 
-def top(book):
-    shared = shared_settings(book.cases)
+def shared_by(book):
+    """Texts of the settings that all cases have in common."""
+    found = shared_settings(book.cases)
     if book.cases.seq.nunique() == 1:
-        shared.append(f"{count_text(int(book.cases.seq.iloc[0]))} tokens in a sequence")
-    counts = book.cases.groupby("file", sort=False).size()
-    return {
-        "files": [(file, kind_of(file.verdict), counts[file]) for file in book.files],
-        "origin": origin_of(book),
-        "shared": shared,
-    }
+        found.append(f"{count_text(int(book.cases.seq.iloc[0]))} tokens in a sequence")
+    return found
 
 
 def page(runs):
@@ -70,10 +59,10 @@ def page(runs):
     )
     environment.filters["plural"] = plural
     text = environment.get_template("report.html").render(
-        title="miniTaw: " + ", ".join(file.path.stem for file in book.files),
-        top=top(book),
+        book=book,
+        origin=origin_of(book),
+        shared=shared_by(book),
         sections={name: make(book) for name, make in SECTIONS.items()},
-        count=len(book.cases),
     )
     return text + "\n"
 

@@ -2,7 +2,6 @@
 """scripts/plot: the points of a figure are the numbers of its files or predictions, ratios are
 those of the same x, and what is left out is said."""
 
-import csv
 import json
 
 import files
@@ -26,20 +25,11 @@ def measured(name, cases, links=(), **columns):
     return files.make(SAMPLE, FOLDER / name, rows, {"links": list(links)})
 
 
-def points(*arguments):
-    """Rows of the numbers, with a picture drawn of them."""
-    accepted("plot", *arguments, "-o", "out.csv", "-o", "out.pdf")
-    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF")
-    head, *rows = csv.reader((FOLDER / "out.csv").open())
-    return head, [(*row[:-3], float(row[-3])) for row in rows]
-
-
-def gives(*arguments, expected):
-    """Points as (schedule, x, value), or with what kind they are in front of x."""
-    found = [(line, kind, x, round(value, 1)) for line, kind, x, value in points(*arguments)[1]]
-    whole = [(line, *([] if len(more) == 3 else ["measured"]), *map(str, more[:-1]), more[-1])
-             for line, *more in expected]  # fmt: skip
-    assert found == whole, (arguments, found)
+def found(*words):
+    """{(line, x): value} of a figure."""
+    options = plot.parse([*words, "-o", "x.csv"])
+    points, _ = plot.points_and_note(plot.cases_of(options.files), options)
+    return {(one.line, one.x): round(one.value, 1) for one in points.itertuples()}
 
 
 CASES = [("tawpipe", 128, 0.5), ("fsdp", 128, 1), ("tawpipe", 256, 1), ("fsdp", 256, 4)]
@@ -47,37 +37,42 @@ CASES = [("tawpipe", 128, 0.5), ("fsdp", 128, 1), ("tawpipe", 256, 1), ("fsdp", 
 
 def check_points():
     one = measured("one.h5", CASES)
-    rates = [("fsdp", 128, 333.3), ("fsdp", 256, 83.3), ("tawpipe", 128, 666.7)]
-    gives(one, expected=[*rates, ("tawpipe", 256, 333.3)])
-    head, _ = points(one, "--y", "step")
-    assert head == ["schedule", "kind", "seq [token]", "median_s [s]", "low", "high"]
-    relative = ("--relative-to", "fsdp", "--y", "tokens_per_s")
-    ratios = [("tawpipe", 128, 2), ("tawpipe", 256, 4)]
-    gives(one, *relative, expected=[("fsdp", 128, 1), ("fsdp", 256, 1), *ratios])
-    gives(one, *relative, "--schedule", "tawpipe", expected=ratios)
-    size = 3 << 20
+    rates = {("tawpipe", 128): 666.7, ("fsdp", 128): 333.3, ("tawpipe", 256): 333.3}
+    assert found(one) == rates | {("fsdp", 256): 83.3}
+    relative = (one, "--relative-to", "fsdp", "--y", "tokens_per_s")
+    ratios = {("tawpipe", 128): 2, ("tawpipe", 256): 4}
+    assert found(*relative) == ratios | {("fsdp", 128): 1, ("fsdp", 256): 1}
+    assert found(*relative, "--schedule", "tawpipe") == ratios
     only = ("--where", "schedule=fsdp", "--where", "seq=256", "--y", "between")
-    gives(one, *only, expected=[("fsdp", 256, size)])
+    assert found(one, *only) == {("fsdp", 256): 3 << 20}
+    outputs = ("-o", "x.csv", "-o", "x.pdf", "-o", "x.png")
+    assert accepted("plot", one, "--y", "step", *outputs) == "x.csv\nx.pdf\nx.png\n"
+    assert (FOLDER / "x.pdf").read_bytes().startswith(b"%PDF")
+    assert (FOLDER / "x.csv").read_text().splitlines()[:2] == [
+        "schedule,kind,seq [token],median_s [s],low,high",
+        "fsdp,measured,128,1.0,1.5,3.0",  # quartiles of the sample
+    ]
 
 
 def check_axes():
     """x may be any setting, an option of schedules, or the rate of links."""
-    where = ("--where", "seq=128", "--y", "step")
+    step = ("--y", "step")
+    where = ("--where", "seq=128", *step)
     wide = [measured(f"{h}.h5", CASES, hidden=h) for h in (1024, 2048)]
-    gives(*wide, *where, "--x", "hidden", "--schedule", "fsdp",
-          expected=[("fsdp", 1024, 1), ("fsdp", 2048, 1)])  # fmt: skip
-    gives(*wide[:1], *where, "--x", "schedule", expected=[("fsdp", "", 1), ("tawpipe", "", 0.5)])
+    hidden = found(*wide, *where, "--x", "hidden", "--schedule", "fsdp")
+    assert hidden == {("fsdp", 1024): 1, ("fsdp", 2048): 1}
+    bars = found(wide[0], *where, "--x", "schedule")
+    assert bars == {("fsdp", ""): 1, ("tawpipe", ""): 0.5}
     options = [("tawpipe:dbs=off", 128, 3), ("tawpipe:cco=off:dbs=off", 128, 4), *CASES]
-    ablation = measured("ablation.h5", options)
-    gives(ablation, *where, "--x", "dbs", expected=[
-        ("tawpipe", "default", 0.5), ("tawpipe", "off", 3), ("tawpipe:cco=off", "off", 4)
-    ])  # fmt: skip
-    told = accepted("plot", ablation, *where, "--x", "dbs", "-o", "x.pdf")
+    ablation = (measured("ablation.h5", options), *where, "--x", "dbs")
+    tawpipe = {("tawpipe", "default"): 0.5, ("tawpipe", "off"): 3}
+    assert found(*ablation) == tawpipe | {("tawpipe:cco=off", "off"): 4}
+    told = accepted("plot", *ablation, "-o", "x.pdf")
     assert told == "x.pdf\nleft out: 1 of 4 cases (1 × without dbs)\n", told
     rates = (("50mbit", 2), ("200mbit", 0.5), ("2gbit", 1), ("500kbit", 1))
     some = [measured(f"{rate}.h5", [("fsdp", 128, s)], [f"rate={rate}"]) for rate, s in rates]
-    gives(*some, "--x", "between.rate", "--y", "step",
-          expected=[("fsdp", 0.5, 1), ("fsdp", 50.0, 2), ("fsdp", 200.0, 0.5), ("fsdp", 2000.0, 1)])  # fmt: skip
+    expected = {("fsdp", 50): 2, ("fsdp", 200): 0.5, ("fsdp", 2000): 1, ("fsdp", 0.5): 1}
+    assert found(*some, "--x", "between.rate", *step) == expected
 
 
 def check_several_at_one_place():
@@ -119,18 +114,22 @@ def check_predictions():
     predicted("p.json", cases=[CASE, large])
     for x, y, at, value in (
         ("seq", "tokens_per_s_rank", 256, 100),
-        ("between.rate", "step", 100.0, 2),
+        ("between.rate", "step", 100, 2),
         ("groups", "between", 2, 4 << 20),
         ("ranks", "memory", 4, 2 << 20),
     ):
-        gives("p.json", "--x", x, "--y", y, expected=[("tawpipe", "predicted", at, value)])
+        assert found("p.json", "--x", x, "--y", y) == {("tawpipe", at): value}, (x, y)
     told = accepted("plot", "p.json", "--where", "hidden=4K", "-o", "x.svg")
     note = "left out: 1 of 2 cases (1 × does not fit)"
     assert told == f"x.svg\n{note}\n" and note in (FOLDER / "x.svg").read_text(), told
-    both = (measured("both.h5", [("tawpipe", 256, 0.5), ("fsdp", 256, 1)]), "p.json")
-    gives(*both, "--relative-to", "tawpipe", "--y", "tokens_per_s", expected=[
-        ("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe", "predicted", 256, 1)
-    ])  # fmt: skip
+    one = measured("both.h5", [("tawpipe", 256, 0.5), ("fsdp", 256, 1)])
+    relative = ("--relative-to", "tawpipe", "--y", "tokens_per_s")
+    accepted("plot", one, "p.json", *relative, "-o", "x.csv")
+    assert (FOLDER / "x.csv").read_text().splitlines()[1:] == [
+        "fsdp,measured,256,0.5,,",
+        "tawpipe,measured,256,1.0,,",
+        "tawpipe,predicted,256,1.0,,",
+    ]
 
 
 def check_look():
