@@ -139,7 +139,7 @@ def charts_of(book, cases):
     last = cases[cases.seq == cases.seq.max()]
     timed = last[last.compute_s.notna()]
     at = f"at {count_text(int(cases.seq.max()))} tokens"
-    ends = {True: "all repetitions", False: "quartiles of the steps"}
+    ends = {True: "repetitions", False: "quartiles"}
     repeated = (cases.runs.map(len) > 1).unique()
     whiskers = ", whiskers: " + " or ".join(ends[one] for one in repeated)
     sent = f"sent between groups {at} [{{}}/step]"

@@ -253,7 +253,7 @@ def check_repetitions():
     chart = charts_of(book, book.valid)[1]
     axes = drawing.new_figure().subplots()
     chart.draw(axes)
-    assert axes.get_xlabel() == "throughput [token/s], whiskers: all repetitions"
+    assert axes.get_xlabel() == "throughput [token/s], whiskers: repetitions"
     assert [line.get_xdata()[0] for line in axes.lines] == [100, 400], "ends of the whisker"
 
 
@@ -450,7 +450,7 @@ def check_pictures():
         note,
         "sent between groups at 512 tokens [B/step]",
         "sequence length [token]",
-        "throughput [token/s], whiskers: quartiles of the steps",
+        "throughput [token/s], whiskers: quartiles",
         "memory of the worst rank [KiB]",
         "3 ranks, groups 1+2",
         "6 of 6 cases in doubt",
