@@ -47,6 +47,8 @@ def check_points():
     assert found(one, *only) == {("fsdp", 256): 3 << 20}
     outputs = ("-o", "x.csv", "-o", "x.pdf", "-o", "x.png")
     assert accepted("plot", one, "--y", "step", *outputs) == "x.csv\nx.pdf\nx.png\n"
+    told = accepted("plot", SAMPLE, "-o", "x.svg")
+    assert told == "x.svg\nleft out: 1 of 7 cases (1 × error: out of memory)\n", told
     assert (FOLDER / "x.pdf").read_bytes().startswith(b"%PDF")
     assert (FOLDER / "x.csv").read_text().splitlines()[:2] == [
         "schedule,kind,seq [token],median_s [s],low,high",
@@ -176,7 +178,9 @@ def check_foreign():
         refused("plot", name, "-o", "x.pdf", says=f"{name} is no output of minitaw predict --json")
     (FOLDER / "cut.json").write_text(json.dumps(FOUND)[:-9])
     refused("plot", "cut.json", "-o", "x.pdf", says="cut.json is no output")
-    odd = predicted("odd.json", cases=[CASE | {"settings": SETTINGS | {"dtype": ["\x1b", {}]}}])
+    odd = predicted(
+        "odd.json", cases=[CASE | {"settings": SETTINGS | {"dtype": "\x1b", "data": [{}]}}]
+    )
     accepted("plot", odd, "--x", "dtype", "-o", "x.svg")
     assert "\x1b" not in (FOLDER / "x.svg").read_text()
 

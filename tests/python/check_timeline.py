@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, programs, refused, run_checks
 from minitaw.events import Timeline, measured_timeline, predicted_timelines
 from minitaw.record import cases, load
-from minitaw.timeline import draw
+from minitaw.timeline import draw, trace
 
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
@@ -78,6 +78,8 @@ def check_overlaps():
     axes = draw([many, Timeline("y", "", [1], events[:1].assign(end=3.0))]).axes
     assert axes[0].get_xlim() == (0, 3)
     assert len(shapes(axes[0], LineCollection)) == 2
+    threads = [event["tid"] for event in json.loads(trace([many]))["traceEvents"]]
+    assert threads[:3] == ["gradients_send", "gradients_recv", "gradients_send 2"], threads
 
 
 def check_trace():
