@@ -66,7 +66,7 @@ class Timeline:
         events["phase"] = events.kind.map(PHASE_OF).fillna(moved).mask(events.kind == "join", None)
         latest = events.groupby("link").begin.transform("max")
         events["moving"] = latest.mask(events.link < 0, events.begin).clip(upper=events.end)
-        events["row"] = rows_of(self.drawn)
+        events["row"] = rows_of(self.drawn).reindex(events.index, fill_value=-1)
 
     @property
     def ranks(self):
