@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy
 import pandas
 from matplotlib.transforms import ScaledTranslation
 from pandas.api.types import is_numeric_dtype
@@ -63,11 +64,12 @@ def ends_of(case, column):
     values = [run.get(column) for run in case.runs if run.valid]
     if len(values) > 1 and all(map(exists, values)):
         return min(values), max(values)
-    if column in ("median_s", "tokens_per_s", "tokens_per_s_rank"):
-        ends = [case.get(name, math.nan) / case.median_s for name in ("q1_s", "q3_s")]
-        shares = ends if column == "median_s" else [1 / end for end in reversed(ends)]
-        return tuple(share * case[column] for share in shares)
-    return math.nan, math.nan
+    low, median, high = (case.get(name, math.nan) for name in ("q1_s", "median_s", "q3_s"))
+    if not min(low, median, high) > 0:
+        return math.nan, math.nan
+    rates = case[column] * median / high, case[column] * median / low
+    known = {"median_s": (low, high), "tokens_per_s": rates, "tokens_per_s_rank": rates}
+    return known.get(column, (math.nan, math.nan))
 
 
 def points_of(cases, column, across="seq"):
@@ -80,21 +82,19 @@ def points_of(cases, column, across="seq"):
 
 
 def whiskers(points):
-    lengths = points.value - points.low, points.high - points.value
-    return (
-        None if points.low.isna().all() else [length.clip(lower=0).to_numpy() for length in lengths]
-    )
+    """As matplotlib wants them; None if there are none."""
+    lengths = numpy.array([points.value - points.low, points.high - points.value])
+    return None if numpy.isnan(lengths).all() else lengths.clip(0)
 
 
 # Lines and bars.
 
 
 def draw_lines(axes, points, styles):
-    lines = points.sort_values("x").groupby(["line", "predicted"], sort=False)
-    order = points.groupby(["line", "predicted"], sort=False)
-    step = min(ASIDE, MOST_ASIDE / order.ngroups)
-    for number, ((name, predicted), _) in enumerate(order):
-        some = lines.get_group((name, predicted))
+    lines = points.groupby(["line", "predicted"], sort=False)
+    step = min(ASIDE, MOST_ASIDE / lines.ngroups)
+    for number, ((name, predicted), some) in enumerate(lines):
+        some = some.sort_values("x")
         drawn = axes.errorbar(
             some.x,
             some.value,
@@ -105,7 +105,7 @@ def draw_lines(axes, points, styles):
             fillstyle="none" if predicted else "full",
             **styles[name],
         )
-        aside = step * (number - (order.ngroups - 1) / 2) / POINTS
+        aside = step * (number - (lines.ngroups - 1) / 2) / POINTS
         moved = axes.transData + ScaledTranslation(aside, 0, axes.figure.dpi_scale_trans)
         for part in drawn.get_children():
             part.set_transform(moved)
@@ -161,16 +161,12 @@ def chart(points, styles, name, units, across, more=""):
 
         return Chart(draw, 2.5, list(points.line.unique()))
 
-    points = points.sort_values("line", kind="stable", key=lambda lines: lines.map(first_of(lines)))
+    points = pandas.concat(some for _, some in points.groupby("line", sort=False))
     names = points.line + (", " + points.x.astype(str) if points.x.nunique() > 1 else "")
     edges = [styles[line]["color"] for line in points.line]
     fills = ["none" if hollow else edge for hollow, edge in zip(points.predicted, edges)]
     look = {"color": fills, "edgecolor": edges}
     return bars(names, [("", points.value.to_numpy(), look)], label, whiskers(points))
-
-
-def first_of(lines):
-    return {line: number for number, line in enumerate(lines.unique())}
 
 
 def stack(names, parts, looks, label, units):
