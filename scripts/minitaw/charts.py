@@ -30,6 +30,7 @@ LABELS = {
     "memory_measured": "memory of the worst rank",
     "bytes_between": "sent between groups in a step",
     "seq": "sequence length",
+    "group_count": "groups",
     "between.rate": "adapter of a node",
 }
 
