@@ -60,8 +60,8 @@ def handy(units, largest):
 
 
 def ends_of(case, column):
-    """The least and the most of the repetitions; of only one, what follows from the quartiles of its
-    steps."""
+    """The least and the most of the repetitions; of only one, what follows from the quartiles of
+    its steps."""
     values = [run.get(column) for run in case.runs if run.valid]
     if len(values) > 1 and all(map(exists, values)):
         return min(values), max(values)
@@ -171,8 +171,8 @@ def chart(points, styles, name, units, across, more=""):
 
 
 def stack(names, parts, looks, label, units):
-    """A stacked bar for each row of a table, whose columns are parts. looks: {column: (name, colour,
-    hatch)}; the label has the unit at {}."""
+    """A stacked bar for each row of a table, whose columns are parts. looks: {column: (name,
+    colour, hatch)}; the label has the unit at {}."""
     divisor, unit = handy(units, parts.sum(axis=1).max())
     found = []
     for column in parts.columns[parts.any()]:

@@ -12,9 +12,9 @@ from .numbers import plural
 from .record import array, clean, describe, group_sizes
 from .sealed import guarded
 
-# Phase: what a legend calls it, colour, and the kinds of actions, or of what transfers move. Hues of
-# the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in lightness
-# too.
+# Phase: what a legend calls it, colour, and the kinds of actions, or of what transfers move. Hues
+# of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
+# lightness too.
 PHASES = {
     "F": ("F: forward", "#56b4e9", "F F.keys F.attend"),
     "BW": ("BW: backward, both halves", "#e69f00", "BW"),

@@ -241,11 +241,13 @@ def check_repetitions():
         for i, rate in enumerate(rates)
     ]
     runs += [(0, {"case": 1, "repeats": 2, "seq": 256}, {})]
+    runs += [(0, {"case": 2}, {}), failed("oom", "late", case=2, repetition=1)]
     path = files.make(SAMPLE, FOLDER / "repeated.h5", runs)
     tree, _ = report(path)
-    first, second = tables_of(tree)["All cases"][1:]
+    first, second, third = tables_of(tree)["All cases"][1:]
     assert first[0].startswith("! 0") and first[2] == "200.0", first
-    assert second[0].startswith("✘ 1"), second
+    assert second[0].startswith("✘ 1") and third[0].startswith("✘ 2"), (second, third)
+    assert "3 cases: 2 ok, 1 oom." in text_of(tree)
     assert "INVALID: 1 of 2 repetitions" in text_of(tree)
     book = Book(load(path))
     points = charts.points_of(book.valid, "tokens_per_s")
