@@ -72,7 +72,8 @@ PALE = """(() => {
 # On paper: tables that are wider than a page (those of the cases lie across), and figures that are
 # higher.
 OFF_PAPER = """[...document.querySelectorAll('.scroll > *')]
-  .filter(e => e.getBoundingClientRect().right > (e.closest('[aria-labelledby=cases]') ? 1032 : 704))
+  .filter(e => e.getBoundingClientRect().right
+    > (e.closest('[aria-labelledby=cases]') ? 1032 : 704))
   .map(e => e.tagName + ' ' + e.textContent.slice(0, 40)).join('; ')
   + [...document.querySelectorAll('figure')]
   .filter(e => e.getBoundingClientRect().height > 1017).map(e => e.textContent).join('; ')"""
