@@ -4,18 +4,27 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
+#include "record/table.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-std::string help(const CLI::App& app, const std::string& topic) {
+struct HelpOptions {
+  std::string topic;
+  bool markdown = false;
+};
+
+std::string help(const CLI::App& app, const HelpOptions& options) {
+  const std::string& topic = options.topic;
   if (topic.empty())  // app.help() would be that of the verb `help`
     return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   if (topic == "keys")
     return deck::help_text();
+  if (topic == "results")
+    return record::schema_text(options.markdown);
   if (const deck::Setting* key = deck::find_key(topic))
     return deck::help_text(*key);
-  std::vector<std::string> topics = {"keys", "schedules"};
+  std::vector<std::string> topics = {"keys", "results", "schedules"};
   for (const deck::Setting& key : deck::keys())
     topics.push_back(key.name);
   std::string schedules;
@@ -35,10 +44,13 @@ std::string help(const CLI::App& app, const std::string& topic) {
 }  // namespace
 
 void add_help(CLI::App& app, Invocation&) {
-  auto topic = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("help", "explain the schedules and the keys of a deck");
-  verb->add_option(
-      "TOPIC", *topic, "\"keys\", \"schedules\" (a line each), or the name of a key or a schedule");
-  verb->callback([&app, topic] { write_stdout(help(app, *topic)); });
+  auto options = std::make_shared<HelpOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "help", "explain the schedules, the keys of a deck and the datasets of a result file");
+  verb->add_option("TOPIC",
+      options->topic,
+      "\"keys\", \"results\", \"schedules\" (a line each), or the name of a key or a schedule");
+  verb->add_flag("--markdown", options->markdown, "results as the tables of docs/results.md");
+  verb->callback([&app, options] { write_stdout(help(app, *options)); });
 }
 }  // namespace minitaw::app

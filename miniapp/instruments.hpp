@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include "harness/instrument.hpp"
-#include "record/extension.hpp"
+#include "record/verdict.hpp"
 #include "topology/placement.hpp"
 #include "verb.hpp"
 
@@ -10,8 +10,8 @@
 namespace minitaw::app {
 /// Adds the verbs of instruments to the command line.
 void add_instruments(CLI::App& app, Invocation& invocation);
-/// What instruments add to result files and to what is printed of them.
-[[nodiscard]] record::Extensions extensions();
+/// What instruments say at the end of a sweep.
+[[nodiscard]] record::Remarks remarks();
 
 /// What instruments know of the job, on one rank.
 struct JobView {

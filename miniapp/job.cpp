@@ -219,30 +219,26 @@ std::string MpiJob::head_text(const deck::Deck& deck) const {
 
 record::Provenance MpiJob::provenance(
     const deck::Deck& deck, const std::vector<std::string>& arguments) const {
-  using record::entry, topology::RankPlace;
-  const std::string each = "rank of the job";
-  const auto host = [this](const RankPlace& r) { return hosts.text(r.node); };
-  const auto node = [](const RankPlace& r) { return std::int64_t{r.node}; };
-  const auto unit = [](const RankPlace& r) {
-    return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
+  using record::list_data, record::text_data, topology::RankPlace;
+  const auto texts = [this](const auto& text_of_rank) {
+    return list_data(list_of(ranks, text_of_rank));
   };
-  const auto cores = [](const RankPlace& r) { return topology::cores_text(r.cores); };
-  const auto cpu = [](const RankPlace& r) { return r.site.cpu; };
-  const auto adapters_of = [](const RankPlace& r) { return r.site.adapters; };
   record::Provenance p = record::collect(deck, arguments, hosts);
-  p.insert(p.end(),
-      {entry("hosts", each, list_of(ranks, host)),
-          {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
-          entry("cores", each, list_of(ranks, cores)),
-          entry("devices", each, list_of(ranks, unit)),
-          entry("cpu", each, list_of(ranks, cpu)),
-          entry("adapters", each, list_of(ranks, adapters_of)),
-          entry("kokkos", kokkos_version()),
-          entry("mpi", comm::mpi::library_version()),
-          entry("nccl", engine::nccl_version()),
-          entry("cuda", topology::runtime_version()),
-          entry("driver", topology::driver_version()),
-          entry("libraries", "library", library_texts())});
+  p["hosts"] = texts([this](const RankPlace& r) { return hosts.text(r.node); });
+  p["nodes"] = {
+      list_of(ranks, [](const RankPlace& r) { return std::int64_t{r.node}; }), {ranks.size()}};
+  p["cores"] = texts([](const RankPlace& r) { return topology::cores_text(r.cores); });
+  p["devices"] = texts([](const RankPlace& r) {
+    return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
+  });
+  p["cpu"] = texts([](const RankPlace& r) { return r.site.cpu; });
+  p["adapters"] = texts([](const RankPlace& r) { return r.site.adapters; });
+  p["kokkos"] = text_data(kokkos_version());
+  p["mpi"] = text_data(comm::mpi::library_version());
+  p["nccl"] = text_data(engine::nccl_version());
+  p["cuda"] = text_data(topology::runtime_version());
+  p["driver"] = text_data(topology::driver_version());
+  p["libraries"] = list_data(library_texts());
   return p;
 }
 

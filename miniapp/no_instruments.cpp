@@ -5,7 +5,7 @@
 namespace minitaw::app {
 void add_instruments(CLI::App& /*app*/, Invocation& /*invocation*/) {}
 
-record::Extensions extensions() {
+record::Remarks remarks() {
   return {};
 }
 

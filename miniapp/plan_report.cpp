@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "case_plan.hpp"
 #include "deck/keys.hpp"
-#include "record/table.hpp"
+#include "record/verdict.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include "base/error.hpp"
 #include "deck/keys.hpp"
+#include "record/provenance.hpp"
+#include "record/schema.hpp"
+#include "verb.hpp"
 
 namespace minitaw::app {
 int longest(const std::vector<std::string>& names) {
@@ -57,6 +60,14 @@ Json settings_json(const Case& c) {
 
 std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void write_json(const Invocation& invocation, const Json& said) {
+  Json json = {{"program", record::version_text()},
+      {"schema", record::schema_version},
+      {"command", fmt::format("{}", fmt::join(invocation.arguments(), " "))}};
+  json.update(said);
+  write_stdout(json_text(json));
 }
 
 void write_stdout(const std::string& text) {

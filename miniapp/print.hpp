@@ -7,6 +7,7 @@
 /// What verbs write: texts and JSON.
 namespace minitaw::app {
 using Json = nlohmann::ordered_json;
+struct Invocation;
 
 /// Sets a field of an object: "idle.share" is field "share" of its object "idle". NaN is null.
 void put(Json& object, std::string_view name, const Cell& cell);
@@ -23,6 +24,8 @@ void put(Json& object, const std::vector<TableColumn<Entry>>& columns, const Ent
 [[nodiscard]] Json settings_json(const Case& c);
 /// Indented, with a newline at the end.
 [[nodiscard]] std::string json_text(const Json& json);
+/// What --json writes: program, schema and command, then what a verb has to say, its verdict first.
+void write_json(const Invocation& invocation, const Json& said);
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
 /// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)
 /// is no error.

@@ -9,18 +9,13 @@
 #include <random>
 #include <set>
 #include "deck/deck.hpp"
-#include "record/recorder.hpp"
 
 namespace minitaw::app {
-using record::Row;
+using record::CaseRuns, record::Row;
 
 namespace {
-bool has(const Row& row, Status status) {
-  return row.text("status") == name_of(status);
-}
-
-bool failed(const Row& row) {
-  return !has(row, Status::ok) && !has(row, Status::skipped);
+bool failed(const CaseRuns& known) {
+  return !known.ended_ok() && known.last().text("status") != name_of(Status::skipped);
 }
 
 std::string kept_text(const Row& row) {
@@ -61,21 +56,21 @@ double left_in_slurm() {
 
 RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
-  std::map<std::string, const Row*> known;
-  for (const Row& row : rows)
-    known[row.text("identity")] = &row;
+  const std::vector<CaseRuns> in_file = record::by_case(rows);
+  std::map<std::string, const CaseRuns*> known;
+  for (const CaseRuns& one : in_file)
+    known[one.last().text("identity")] = &one;
   RemainingRuns remaining;
   std::map<std::size_t, int> next;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    const auto at = known.find(deck::identity(cases[i]));
-    if (at != known.end() && failed(*at->second) && !order.retry) {
-      remaining.notes.push_back(kept_text(*at->second));
-      continue;
+    if (const auto at = known.find(deck::identity(cases[i])); at != known.end()) {
+      const CaseRuns& runs = *at->second;
+      if (failed(runs) && !order.retry) {
+        remaining.notes.push_back(kept_text(runs.last()));
+        continue;
+      }
+      next[i] = static_cast<int>(runs.runs.size()) - (runs.ended_ok() ? 0 : 1);
     }
-    // A failed case that is to be tried again has no repetitions.
-    next[i] = at == known.end() || !has(*at->second, Status::ok)
-                  ? 0
-                  : record::repetitions_of(*at->second);
     for (int r = next[i]; r < cases[i].repeats; ++r)
       remaining.runs.push_back({i, r});
   }
@@ -98,8 +93,8 @@ std::vector<Row> rows_of(const std::vector<Case>& cases, std::vector<Row> rows) 
 }
 
 std::size_t count_ended(const std::vector<Row>& rows) {
-  return std::ranges::count_if(
-      rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
+  return std::ranges::count_if(record::by_case(rows),
+      [](const CaseRuns& one) { return !one.ended_ok() || one.is_finished(); });
 }
 
 TimeLimit::TimeLimit(std::optional<double> seconds)

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <optional>
 #include "case/case.hpp"
-#include "record/row.hpp"
+#include "record/verdict.hpp"
 
 /// The runs and the time that a sweep has left.
 namespace minitaw::app {
@@ -25,15 +25,15 @@ struct RemainingRuns {
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
 
-/// `rows`: of the result file. A failed case is left alone unless `retry`; one that was skipped is
-/// tried again.
+/// `rows`: of the result file. A failed case is left alone unless `retry`, which runs the repetition
+/// that failed and those that lack; one that was skipped is tried again.
 [[nodiscard]] RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
 /// Those of these cases; a file may have more.
 [[nodiscard]] std::vector<record::Row> rows_of(
     const std::vector<Case>& cases, std::vector<record::Row> rows);
-/// Rows with all repetitions, or with a failure, after which none comes.
+/// Cases with all repetitions, or with a failure, after which none comes.
 [[nodiscard]] std::size_t count_ended(const std::vector<record::Row>& rows);
 
 class TimeLimit {

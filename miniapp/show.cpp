@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/ranges.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
 #include "cli/cli11.hpp"
 #include "instruments.hpp"
+#include "print.hpp"
 #include "record/recorder.hpp"
 #include "record/table.hpp"
 #include "verb.hpp"
@@ -26,14 +28,31 @@ std::string text_of(const record::Contents& file) {
       fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows)
     text += table.row(row);
-  return text + record::closing_text(file.rows, extensions());
+  return text + record::closing_text(file.rows, remarks());
 }
 
-int show(const ShowOptions& options) {
+Json json_of(const record::Contents& file) {
+  Json json;
+  json["verdict"] = record::verdict(file.rows);
+  json["figures_of_merit"] = record::figures_of_merit(file.rows);
+  for (const record::Column& column : record::columns())
+    json["units"][column.field.name] = column.field.units;
+  json["runs"] = Json::array();
+  for (const record::Row& row : file.rows) {
+    Json run;
+    for (std::size_t i = 0; i < row.cells.size(); ++i)
+      put(run, record::columns()[i].field.name, row.cells[i]);
+    json["runs"].push_back(std::move(run));
+  }
+  return json;
+}
+
+int show(const ShowOptions& options, const Invocation& invocation) {
   const record::Contents file = record::read_contents(options.file);
-  write_stdout(options.json  ? record::to_json(file.rows)
-               : options.csv ? record::to_csv(file.rows)
-                             : text_of(file));
+  if (options.json)
+    write_json(invocation, json_of(file));
+  else
+    write_stdout(options.csv ? record::to_csv(file.rows) : text_of(file));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 }  // namespace
@@ -42,8 +61,8 @@ void add_show(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
-  CLI::Option* json = verb->add_flag("--json", options->json, "every column, as a JSON list");
+  CLI::Option* json = verb->add_flag("--json", options->json, "every column, as JSON");
   verb->add_flag("--csv", options->csv, "every column, with units in the titles")->excludes(json);
-  verb->callback([&invocation, options] { invocation.code = show(*options); });
+  verb->callback([&invocation, options] { invocation.code = show(*options, invocation); });
 }
 }  // namespace minitaw::app

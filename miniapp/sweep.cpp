@@ -8,6 +8,7 @@
 #include "instruments.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
+#include "record/table.hpp"
 #include "signals.hpp"
 
 namespace minitaw::app {
@@ -25,7 +26,7 @@ public:
       : deck_(deck),
         mpi_(mpi),
         options_(options),
-        recorder_(options.output, mpi.provenance(deck, invocation.arguments()), extensions()),
+        recorder_(options.output, mpi.provenance(deck, invocation.arguments()), remarks()),
         remaining_(remaining_runs(deck.cases,
             recorder_.rows(),
             {options.retry, options.interleave, recorder_.interrupted()})),
@@ -67,22 +68,19 @@ public:
   void finished(const Run& run, CaseResult result) {
     const std::scoped_lock lock(mutex_);
     running_.reset();
-    result.position = {position_++};
     result.peak = peak_of(result.settings);
     if (result.status != Status::ok)
       failed_.insert(run.index);
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
-    const std::string reason = result.status == Status::ok ? "" : result.reason;
-    const std::string remark = result.remark;
-    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
+    std::string line = table_.row(recorder_.append(result, run.repetition));
     line.pop_back();
     if (const int repeats = deck_.cases[run.index].repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
     print(fmt::format("{}  [{}/{}]\n", line, ++done_, remaining_.runs.size()));
-    if (!reason.empty())
-      note(reason);
-    if (!remark.empty() && remarks_.insert(remark).second)
-      note(remark);
+    if (!result.reason.empty())
+      note(result.reason);
+    if (!result.remark.empty() && told_.insert(result.remark).second)
+      note(result.remark);
   }
 
   /// The run does not begin, or ends without any result of its own.
@@ -110,7 +108,7 @@ public:
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
     for (const std::string& sentence : deck_.unused)
       note(sentence);
-    print(record::closing_text(rows, extensions(), missing));
+    print(record::closing_text(rows, remarks(), missing));
     note("results: " + options_.output);
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
@@ -126,7 +124,9 @@ private:
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak))
       return options_.peak;
-    return record::common_peak(list_of(mpi_.ranks, &topology::RankPlace::unit), c);
+    const std::vector<std::string> units = list_of(mpi_.ranks, &topology::RankPlace::unit);
+    return topology::common_peak(
+        std::span(units).first(c.ranks), c.shape.dtype == model::Dtype::bf16);
   }
 
   const deck::Deck& deck_;
@@ -137,9 +137,8 @@ private:
   std::size_t done_ = 0;  ///< of these runs
   TextTable<Row> table_;
   std::set<std::size_t> failed_;   ///< cases
-  std::set<std::string> remarks_;  ///< that were printed
+  std::set<std::string> told_;    ///< remarks that were printed
   std::optional<Run> running_;
-  int position_ = 0;            ///< runs that this session has begun
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
 

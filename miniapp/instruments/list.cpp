@@ -41,8 +41,8 @@ void add_instruments(CLI::App& app, Invocation& invocation) {
   add_screen(app, invocation);
 }
 
-record::Extensions extensions() {
-  return {energy::extension(), slowest::extension()};
+record::Remarks remarks() {
+  return {slowest::remark()};
 }
 
 harness::Instruments make_instruments(const JobView& job) {

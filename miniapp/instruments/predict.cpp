@@ -14,7 +14,7 @@
 #include "deck/keys.hpp"
 #include "instruments/predict/search.hpp"
 #include "instruments/verbs.hpp"
-#include "record/table.hpp"
+#include "record/verdict.hpp"
 
 namespace minitaw::app {
 namespace {

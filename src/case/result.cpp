@@ -10,10 +10,6 @@ std::string name_of(Status status) {
   return names.at(static_cast<std::size_t>(status));
 }
 
-Values one(const Cell& cell) {
-  return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
-}
-
 std::string utc_now() {
   using namespace std::chrono;
   return fmt::format("{:%FT%T}Z", floor<milliseconds>(system_clock::now()));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include "base/statistics.hpp"
+#include "base/table.hpp"
 #include "case/case.hpp"
-#include "case/dataset.hpp"
 #include "schedule/account.hpp"
 #include "trace/account.hpp"
 #include "trace/timeline.hpp"
@@ -32,8 +33,27 @@ struct RankMemory {
   std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: its peak is not known
   std::uint64_t process_peak = 0;   ///< largest resident set of the process during the case
   std::uint64_t device_used = 0;    ///< in use on the device at the end, by all; 0: no device
+
+  [[nodiscard]] std::uint64_t planned_sum() const {
+    return std::accumulate(planned.begin(), planned.end(), std::uint64_t{0});
+  }
+
+  /// With what is of no kind.
+  [[nodiscard]] std::uint64_t measured_sum() const {
+    return std::accumulate(measured.begin(), measured.end(), other);
+  }
 };
 
+/// Bytes of one kind that a rank sends another in a step.
+struct LinkBytes {
+  int from = 0, to = 0;
+  schedule::Traffic kind = schedule::Traffic::weights;
+  std::uint64_t planned = 0;
+  std::uint64_t counted = 0;  ///< by the transport
+  friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
+};
+
+/// One repetition of a case.
 struct CaseResult {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -43,19 +63,16 @@ struct CaseResult {
   std::string remark;   ///< what readers of its times should know; empty: nothing
   std::string started;  ///< as utc_now()
 
-  std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
-  /// [sample][rank], all timed steps of all repetitions; a sample is the maximum over ranks.
+  std::vector<double> losses;  ///< mean loss of every step, warm-up included
+  /// [timed step][rank]; a sample is the maximum over ranks.
   std::vector<std::vector<double>> seconds;
-  std::vector<int> repetition;     ///< [sample], from 0
-  std::vector<int> position;       ///< [repetition]: how many runs came before it in its session
-  std::vector<std::string> begun;  ///< [repetition]: its first timed step, as utc_now()
-  std::vector<std::string> ended;  ///< [repetition]: its last one
-  double peak = unknown;           ///< FLOP/s that a rank's device can do
+  std::string begun;      ///< its first timed step, as utc_now()
+  std::string ended;      ///< its last one
+  double peak = unknown;  ///< FLOP/s that a rank's device can do
 
-  std::vector<RankMemory> memory;            ///< per rank
-  std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
-  std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
-  std::string bytes_source;                  ///< of them: "counted", "by formula"
+  std::vector<RankMemory> memory;  ///< per rank
+  std::vector<LinkBytes> bytes;    ///< those that are not 0, by from, to and kind
+  std::string bytes_source;        ///< of those counted: "counted", "by formula"
 
   int accounted_step = -1;      ///< the timed step that `time` and `timeline` are of; -1: none
   double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end

@@ -109,13 +109,14 @@ Setting key(const std::string& name,
       example_value,
       doc,
       rest.in_place_of,
+      rest.units,
       rest.identity,
       rest.text};
 }
 
 /// What a record has of a case, and no deck gives.
-Setting column(const std::string& name, const ValueOf& value) {
-  return {.name = name, .value = value, .identity = Identity::never};
+Setting column(const std::string& name, const std::string& doc, const ValueOf& value) {
+  return {.name = name, .value = value, .doc = doc, .identity = Identity::never};
 }
 
 std::vector<Setting> program_settings() {
@@ -144,7 +145,7 @@ std::vector<Setting> program_settings() {
           "8",
           "Ranks of each group, instead of groups: stays the same while ranks is swept.",
           {.in_place_of = "groups"}),
-      column("group_count", [](const Case& c) { return c.groups.count(); }),
+      column("group_count", "D.", [](const Case& c) { return c.groups.count(); }),
       key("replicas",
           size(&C::replicas, 1, most_ranks),
           {"1"},
@@ -195,7 +196,9 @@ std::vector<Setting> model_settings() {
           {.words = "8/3 hidden, rounded up to a multiple of 256"},
           "768",
           "F, inner width of the SwiGLU of every block."),
-      column("parameters", [](const Case& c) { return model::parameters(c.shape); }),
+      column("parameters",
+          "Trained parameters, embedding and LM head included.",
+          [](const Case& c) { return model::parameters(c.shape); }),
       key("dtype",
           choice(&S::dtype, {"fp32", "bf16"}),
           {"fp32"},
@@ -255,12 +258,18 @@ std::vector<Setting> model_settings() {
 
 std::vector<Setting> batch_settings() {
   return {
-      key("seq", size(&S::seq, 1, 64 * M), {}, R"(["1K", "2K", "4K"])", "S, tokens per sequence."),
+      key("seq",
+          size(&S::seq, 1, 64 * M),
+          {},
+          R"(["1K", "2K", "4K"])",
+          "S, tokens per sequence.",
+          {.units = "token"}),
       key("micro_batch",
           size(&S::micro_batch, 1, many),
           {"1"},
           "2",
-          "B, sequences per micro-batch."),
+          "B, sequences per micro-batch.",
+          {.units = "sequence"}),
       key("tokens_per_micro_batch",
           size(&D::tokens, 1, many * K),
           {.words = "micro_batch * seq"},
@@ -273,7 +282,8 @@ std::vector<Setting> batch_settings() {
           {.words = "ranks / context"},
           "16",
           "M, micro-batches per step, all ranks together: a multiple of ranks / context, or "
-          "in pipelines a multiple of replicas."),
+          "in pipelines a multiple of replicas.",
+          {.units = "micro-batch"}),
       key("micro_batches_per_rank",
           size(&D::micro_batches_per_rank, 1, many),
           {.words = "micro_batches / (ranks / context)"},
@@ -291,7 +301,7 @@ std::vector<Setting> training_settings() {
           {"10"},
           "20",
           "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
-          {.axis = false}),
+          {.axis = false, .units = "step"}),
       key("repeats",
           size(&C::repeats, 1, 1000),
           {"1"},
@@ -304,7 +314,7 @@ std::vector<Setting> training_settings() {
           {"2"},
           "3",
           "Steps before the timed ones.",
-          {.axis = false}),
+          {.axis = false, .units = "step"}),
       key("seed",
           size(&C::seed, 0, INT64_MAX),
           {"1"},

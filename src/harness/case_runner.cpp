@@ -259,7 +259,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
         instrument->before_step(timed);
     check(MPI_Barrier(comm), "MPI_Barrier");
     if (timed == 0)
-      result.begun = {utc_now()};
+      result.begun = utc_now();
 
     pause();
     const double seconds = runtime.step();
@@ -277,7 +277,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
     if (s == 0 && reference != nullptr)
       watch.leave_out([&] { check_first_step(running, *reference, result); });
   }
-  result.ended = {utc_now()};
+  result.ended = utc_now();
 
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)

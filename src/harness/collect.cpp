@@ -249,31 +249,41 @@ double clock_offset(MPI_Comm comm) {
   return offset;
 }
 
-void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
-  const std::vector<std::uint64_t> sent = runtime.transport().sent();
-  result.bytes_source = runtime.transport().bytes_source();
+namespace {
+/// What this rank sends: planned in a step, counted since the case began.
+std::vector<LinkBytes> bytes_of_rank(engine::Runtime& runtime) {
   const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
-  result.planned_bytes = list_of(planned.cells() | std::views::join);
-  result.counted_bytes.resize(result.planned_bytes.size());
-  const int row = static_cast<int>(sent.size());
-  check(
-      MPI_Gather(
-          sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
-      "gathering byte counters");
+  const std::vector<std::uint64_t> sent = runtime.transport().sent();
+  std::vector<LinkBytes> list;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const int to = static_cast<int>(i / schedule::traffic_kinds);
+    const auto kind = static_cast<schedule::Traffic>(i % schedule::traffic_kinds);
+    const std::uint64_t plan = planned.at(runtime.rank(), to, kind);
+    if (plan > 0 || sent[i] > 0)
+      list.push_back({runtime.rank(), to, kind, plan, sent[i]});
+  }
+  return list;
+}
+}  // namespace
+
+void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
+  result.bytes_source = runtime.transport().bytes_source();
+  result.bytes =
+      comm::mpi::gather_lists(bytes_of_rank(runtime), comm, "gathering byte counters");
   const std::string call = first_text(comm::mpi::take_uncounted(), comm);
   if (runtime.rank() != 0)
     return;
   if (!call.empty())
     fail(result, fmt::format("a step sends what is not counted: {}", call));
-  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
-    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
+  for (LinkBytes& link : result.bytes) {
+    if (link.counted != link.planned * steps)
       fail(result,
           fmt::format("rank {} sent {} bytes in {} where {} were planned",
-              i / sent.size(),
-              result.counted_bytes[i],
+              link.from,
+              link.counted,
               counted(steps, "step"),
-              result.planned_bytes[i] * steps));
-    result.counted_bytes[i] /= steps;
+              link.planned * steps));
+    link.counted /= steps;
   }
 }
 
@@ -326,8 +336,6 @@ void collect(engine::Runtime& runtime,
   collect_bytes(runtime, executed, comm, result);
   for (const double mine : steps.seconds())
     result.seconds.push_back(comm::mpi::gather(mine, comm, "gathering step times"));
-  result.repetition.assign(result.seconds.size(), 0);
-  result.position = {0};
   collect_time(runtime, steps, timeline, comm, result);
   collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());

@@ -4,6 +4,7 @@
 #include <istream>
 #include <span>
 #include "record/hdf5.hpp"
+#include "record/schema.hpp"
 
 namespace minitaw::record {
 using Bytes = std::span<const std::byte>;
@@ -49,8 +50,6 @@ private:
 /// always names the old or the new content. Throws std::runtime_error if the disk is full or the
 /// folder is read-only; the old file stays.
 void replace_file(const std::string& path, Bytes bytes);
-/// Version of the layout in docs/results.md. Programs read and add to files of their own version.
-inline constexpr std::int64_t schema_version = 4;
 /// Length of the seal in front of the HDF5 file: its smallest user block, which all its readers
 /// skip.
 inline constexpr std::size_t seal_size = 512;

@@ -11,65 +11,44 @@ namespace minitaw::record::h5 {
 namespace {
 template <class T>
 constexpr bool is_text = std::is_same_v<T, std::string>;
+using Shape = std::vector<hsize_t>;
 
 template <class T>
 Id type_of() {
-  Id type(H5Tcopy(is_text<T>                  ? H5T_C_S1
-                  : std::is_same_v<T, double> ? H5T_NATIVE_DOUBLE
-                                              : H5T_NATIVE_INT64),
-      H5Tclose,
-      "copy a type");
-  if (is_text<T>) {
-    check(H5Tset_size(type, H5T_VARIABLE), "create a text type");
-    check(H5Tset_cset(type, H5T_CSET_UTF8), "create a text type");
-  }
+  if (!is_text<T>)
+    return {H5Tcopy(std::is_same_v<T, double> ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64),
+        H5Tclose,
+        "copy a type"};
+  Id type(H5Tcopy(H5T_C_S1), H5Tclose, "copy a type");
+  check(H5Tset_size(type, H5T_VARIABLE), "create a text type");
+  check(H5Tset_cset(type, H5T_CSET_UTF8), "create a text type");
   return type;
 }
 
-/// Row-major; {}: a scalar.
-Id space_of(const std::vector<hsize_t>& shape, bool grows = false) {
-  const std::vector<hsize_t> unlimited(shape.size(), H5S_UNLIMITED);
-  return {shape.empty() ? H5Screate(H5S_SCALAR)
-                        : H5Screate_simple(static_cast<int>(shape.size()),
-                              shape.data(),
-                              grows ? unlimited.data() : nullptr),
-      H5Sclose,
-      "create a data space"};
+/// Of a scalar if there is no shape.
+Id space_of(const Shape& shape) {
+  const hid_t space = shape.empty()
+                          ? H5Screate(H5S_SCALAR)
+                          : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+  return {space, H5Sclose, "create a data space"};
 }
 
 Id open_dataset(hid_t parent, const std::string& path) {
   return {H5Dopen2(parent, path.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + path};
 }
 
-void require(bool holds, const std::string& path, const std::string& what) {
-  if (!holds)
-    throw std::runtime_error(fmt::format("/{} {}", path, what));
+Id shape_of(hid_t dataset) {
+  return {H5Dget_space(dataset), H5Sclose, "read a shape"};
 }
 
-/// Throws unless the values lie in the file itself, as they are, and are no more than it has bytes.
-void require_plain(const Id& dataset, const Id& type, const Id& space, const std::string& path) {
-  const Id options(H5Dget_create_plist(dataset), H5Pclose, "read the options of " + path);
-  require(H5Pget_external_count(options) == 0 && H5Pget_layout(options) != H5D_VIRTUAL,
-      path,
-      "has its values in another place");
-  require(H5Pget_nfilters(options) == 0, path, "is compressed or filtered");
-  const Id file(H5Iget_file_id(dataset), H5Fclose, "find the file");
-  hsize_t bytes = 0;
-  check(H5Fget_filesize(file, &bytes), "tell the size of the file");
-  const auto values = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space));
-  require(values <= std::min(bytes, H5Dget_storage_size(dataset)) / H5Tget_size(type),
-      path,
-      fmt::format("claims {} values, more than the file holds", values));
+Id options(hid_t kind) {
+  return {H5Pcreate(kind), H5Pclose, "create options"};
 }
 
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text,
-      [](char c) {
-        return (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f;
-      },
-      '?');
-  return text;
+Id with_groups_above() {
+  Id links = options(H5P_LINK_CREATE);
+  check(H5Pset_create_intermediate_group(links, 1), "set link options");
+  return links;
 }
 
 /// Calls `use` with the type of the values in memory and a pointer to them, as HDF5 wants texts.
@@ -86,6 +65,100 @@ void with_data(const Values& values, const Use& use) {
         }
       },
       values);
+}
+
+Values one(const Cell& cell) {
+  return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
+}
+
+void write_attribute(hid_t object, const std::string& name, const Values& values, const Shape& shape) {
+  if (H5Aexists(object, name.c_str()) > 0)
+    check(H5Adelete(object, name.c_str()), "replace attribute " + name);
+  const Id space = space_of(shape);
+  with_data(values, [&](hid_t type, const void* data) {
+    const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose,
+        "create attribute " + name);
+    if (H5Sget_simple_extent_npoints(space) > 0)
+      check(H5Awrite(attribute, type, data), "write attribute " + name);
+  });
+}
+
+/// A new dataset with the attributes of its field.
+Id create(hid_t parent, const Field& field, hid_t type, hid_t space, hid_t storage) {
+  const Id links = with_groups_above();
+  Id dataset(H5Dcreate2(parent, field.name.c_str(), type, space, links, storage, H5P_DEFAULT),
+      H5Dclose,
+      "create dataset " + field.name);
+  set_attribute(dataset, "units", Cell(field.units));
+  set_attribute(dataset, "doc", Cell(field.doc));
+  if (!field.axes.empty())
+    set_attribute(dataset, "axes", Cell(field.axes));
+  if (!field.labels.empty())
+    set_attribute(dataset, "labels", Values(field.labels));
+  if (!field.codes.empty())
+    set_attribute(dataset, "codes", Values(field.codes));
+  return dataset;
+}
+
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text,
+      [](char c) {
+        return (static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+      },
+      '?');
+  return text;
+}
+
+template <class T>
+Values read_as(hid_t dataset, const std::string& path) {
+  const Id space = shape_of(dataset), type = type_of<T>();
+  using Stored = std::conditional_t<is_text<T>, char*, T>;
+  std::vector<Stored> values(H5Sget_simple_extent_npoints(space));
+  if (!values.empty())
+    check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + path);
+  if constexpr (is_text<T>) {
+    std::vector<std::string> texts;
+    for (const char* text : values)
+      texts.push_back(printable(text == nullptr ? "" : text));
+    if (!values.empty())
+      check(H5Dvlen_reclaim(type, space, H5P_DEFAULT, values.data()), "read " + path);
+    return texts;
+  } else {
+    return values;
+  }
+}
+
+/// What is wrong with an object that has not been read; empty: nothing.
+std::string fault_of(hid_t object) {
+  if (H5Iget_type(object) != H5I_DATASET)
+    return "";
+  const Id storage(H5Dget_create_plist(object), H5Pclose, "read options");
+  if (H5Pget_external_count(storage) != 0 || H5Pget_layout(storage) == H5D_VIRTUAL)
+    return "has its values in another place";
+  if (H5Pget_nfilters(storage) != 0)
+    return "is compressed or filtered";
+  const Id type(H5Dget_type(object), H5Tclose, "read a type"), space = shape_of(object);
+  const auto values = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space));
+  if (values > H5Dget_storage_size(object) / std::max<std::size_t>(1, H5Tget_size(type)))
+    return fmt::format("claims {} values, more than the file holds", values);
+  return "";
+}
+
+/// For H5Lvisit2: notes the first object that is not sound, and ends the visit there.
+herr_t visit(hid_t parent, const char* name, const H5L_info2_t* link, void* fault) {
+  std::string why = "is a link to another place";
+  if (link->type == H5L_TYPE_HARD) {
+    try {
+      why = fault_of(Id(H5Oopen(parent, name, H5P_DEFAULT), H5Oclose, "open it"));
+    } catch (const std::runtime_error& error) {  // HDF5 that has called knows no exceptions
+      why = error.what();
+    }
+  }
+  if (!why.empty())
+    *static_cast<std::string*>(fault) = fmt::format("/{} {}", printable(name), why);
+  return why.empty() ? 0 : 1;
 }
 }  // namespace
 
@@ -104,59 +177,57 @@ void check(herr_t status, const std::string& what) {
     throw std::runtime_error("HDF5 cannot " + what);
 }
 
-void write(hid_t parent, const Dataset& d, bool grows) {
-  const std::vector<hsize_t> shape(d.shape.begin(), d.shape.end());
-  const auto size =
-      std::accumulate(d.shape.begin(), d.shape.end(), std::size_t{1}, std::multiplies<>());
-  if (const auto given = std::visit([](const auto& list) { return list.size(); }, d.values);
+void write(hid_t parent, const Field& field, const Data& data) {
+  const auto size = std::accumulate(
+      data.shape.begin(), data.shape.end(), std::size_t{1}, std::multiplies<>());
+  if (const auto given = std::visit([](const auto& list) { return list.size(); }, data.values);
       given != size)
-    throw std::runtime_error(fmt::format("{}: {} values for a shape of {}", d.path, given, size));
-  const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose, "create link options");
-  check(H5Pset_create_intermediate_group(links, 1), "set link options");
-  const Id options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create dataset options");
-  constexpr hsize_t chunk = 64;
-  if (grows)
-    check(H5Pset_chunk(options, 1, &chunk), "set the chunk size");
-  const Id space = space_of(shape, grows);
-  const bool is_there = grows && has(parent, d.path);
-  if (is_there)
-    check(H5Dset_extent(open_dataset(parent, d.path), shape.data()), "extend " + d.path);
-  with_data(d.values, [&](hid_t type, const void* data) {
-    const Id dataset =
-        is_there ? open_dataset(parent, d.path)
-                 : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
-                       H5Dclose,
-                       "create dataset " + d.path);
+    throw std::runtime_error(
+        fmt::format("{}: {} values for a shape of {}", field.name, given, size));
+  const Id space = space_of({data.shape.begin(), data.shape.end()});
+  with_data(data.values, [&](hid_t type, const void* values) {
+    const Id dataset = create(parent, field, type, space, H5P_DEFAULT);
     if (size > 0)
-      check(H5Dwrite(dataset, type, space, space, H5P_DEFAULT, data), "write " + d.path);
-    if (is_there)
-      return;
-    write_attribute(dataset, "units", one(d.units));
-    if (!d.axes.empty())
-      write_attribute(dataset, "axes", one(d.axes));
-    if (!d.labels.empty())
-      write_attribute(dataset, "labels", d.labels, true);
-    if (!d.codes.empty())
-      write_attribute(dataset, "codes", d.codes, true);
+      check(H5Dwrite(dataset, type, space, space, H5P_DEFAULT, values), "write " + field.name);
   });
 }
 
-void write_attribute(hid_t object, const std::string& name, const Values& values, bool list) {
-  const hsize_t size = std::visit([](const auto& all) { return all.size(); }, values);
-  const Id space = space_of(list ? std::vector{size} : std::vector<hsize_t>());
-  if (H5Aexists(object, name.c_str()) > 0)
-    check(H5Adelete(object, name.c_str()), "replace attribute " + name);
-  with_data(values, [&](hid_t type, const void* data) {
-    const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
-        H5Aclose,
-        "create attribute " + name);
-    if (size > 0)
-      check(H5Awrite(attribute, type, data), "write attribute " + name);
+void make_column(hid_t parent, const Field& field, const Cell& example) {
+  constexpr hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = 64;
+  const Id space(H5Screate_simple(1, &none, &unlimited), H5Sclose, "create a data space");
+  const Id storage = options(H5P_DATASET_CREATE);
+  check(H5Pset_chunk(storage, 1, &chunk), "set the chunk size");
+  with_data(one(example),
+      [&](hid_t type, const void*) { (void)create(parent, field, type, space, storage); });
+}
+
+void append(hid_t parent, const std::string& path, const Cell& value) {
+  const Id dataset = open_dataset(parent, path);
+  constexpr hsize_t count = 1;
+  const auto at = static_cast<hsize_t>(H5Sget_simple_extent_npoints(shape_of(dataset)));
+  const hsize_t length = at + count;
+  check(H5Dset_extent(dataset, &length), "extend " + path);
+  const Id all = shape_of(dataset), element = space_of({count});
+  check(H5Sselect_hyperslab(all, H5S_SELECT_SET, &at, nullptr, &count, nullptr), "select in " + path);
+  with_data(one(value), [&](hid_t type, const void* data) {
+    check(H5Dwrite(dataset, type, element, all, H5P_DEFAULT, data), "write " + path);
   });
+}
+
+void set_attribute(hid_t object, const std::string& name, const Values& list) {
+  const hsize_t length = std::visit([](const auto& all) { return all.size(); }, list);
+  write_attribute(object, name, list, {length});
+}
+
+void set_attribute(hid_t object, const std::string& name, const Cell& value) {
+  write_attribute(object, name, one(value), {});
 }
 
 Id make_group(hid_t parent, const std::string& path) {
-  return {H5Gcreate2(parent, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+  const Id order = options(H5P_GROUP_CREATE);
+  check(H5Pset_link_creation_order(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
+      "keep the order of " + path);
+  return {H5Gcreate2(parent, path.c_str(), with_groups_above(), order, H5P_DEFAULT),
       H5Gclose,
       "create group " + path};
 }
@@ -169,43 +240,20 @@ bool has(hid_t parent, const std::string& path) {
   return H5Lexists(parent, path.c_str(), H5P_DEFAULT) > 0;
 }
 
-void remove(hid_t parent, const std::string& path) {
-  if (has(parent, path))
-    check(H5Ldelete(parent, path.c_str(), H5P_DEFAULT), "replace " + path);
-}
-
-template <class T>
-Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions) {
+Values read(hid_t parent, const std::string& path) {
   const Id dataset = open_dataset(parent, path);
-  const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of " + path);
-  const Id stored(H5Dget_type(dataset), H5Tclose, "read the type of " + path), type = type_of<T>();
-  const int found = H5Sget_simple_extent_ndims(space);
-  require(H5Sget_simple_extent_type(space) != H5S_NULL && found == static_cast<int>(dimensions),
-      path,
-      fmt::format("has {} dimensions, not {}", found, dimensions));
-  require(H5Tget_class(stored) == H5Tget_class(type) &&
-              (is_text<T> ? H5Tis_variable_str(stored) > 0 : H5Tget_size(stored) <= sizeof(double)),
-      path,
-      "has an unexpected type");
-  require_plain(dataset, stored, space, path);
-  Array<T> array{std::vector<hsize_t>(dimensions), {}};
-  check(H5Sget_simple_extent_dims(space, array.shape.data(), nullptr), "read the shape of " + path);
-  const auto count = static_cast<std::size_t>(H5Sget_simple_extent_npoints(space));
-  if (count == 0)
-    return array;
-  std::vector<std::conditional_t<is_text<T>, char*, T>> values(count);
-  check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + path);
-  if constexpr (is_text<T>) {
-    for (const char* text : values)
-      array.values.push_back(printable(text == nullptr ? "" : text));
-    check(H5Dvlen_reclaim(type, space, H5P_DEFAULT, values.data()), "read " + path);
-  } else {
-    array.values = std::move(values);
+  const Id type(H5Dget_type(dataset), H5Tclose, "read the type of " + path);
+  switch (H5Tget_class(type)) {
+  case H5T_INTEGER: return read_as<std::int64_t>(dataset, path);
+  case H5T_FLOAT: return read_as<double>(dataset, path);
+  default: return read_as<std::string>(dataset, path);
   }
-  return array;
 }
 
-template Array<std::int64_t> read(hid_t, const std::string&, std::size_t);
-template Array<double> read(hid_t, const std::string&, std::size_t);
-template Array<std::string> read(hid_t, const std::string&, std::size_t);
+void require_sound(hid_t file) {
+  std::string fault;
+  check(H5Lvisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &fault), "look at all objects");
+  if (!fault.empty())
+    throw std::runtime_error(fault);
+}
 }  // namespace minitaw::record::h5

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <hdf5.h>
-#include <string>
 #include <utility>
-#include "case/dataset.hpp"
+#include "record/field.hpp"
 
 /// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in
 /// front of it.
@@ -26,26 +25,23 @@ private:
 
 void check(herr_t status, const std::string& what);
 
-/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be written again.
-void write(hid_t parent, const Dataset& dataset, bool grows = false);
-/// One element, or a list.
-void write_attribute(
-    hid_t object, const std::string& name, const Values& values, bool list = false);
+/// Writes a dataset and the groups above it.
+void write(hid_t parent, const Field& field, const Data& data);
+/// Makes a dataset of one axis and no elements for values of the type of `example`.
+void make_column(hid_t parent, const Field& field, const Cell& example);
+/// Adds an element to a column.
+void append(hid_t parent, const std::string& path, const Cell& value);
+/// Replaces an attribute: a list, or one element.
+void set_attribute(hid_t object, const std::string& name, const Values& list);
+void set_attribute(hid_t object, const std::string& name, const Cell& one);
+/// Its members keep the order in which they are made.
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
-
 [[nodiscard]] bool has(hid_t parent, const std::string& path);
-/// Removes a group, if there is one.
-void remove(hid_t parent, const std::string& path);
-
-template <class T>
-struct Array {
-  std::vector<hsize_t> shape;
-  std::vector<T> values;  ///< row-major
-};
-/// A whole dataset; throws unless it has so many dimensions and this type, one of Values, and its
-/// values lie in the file itself without filters. Texts have no control characters: these could
-/// command the terminal on which they are shown.
-template <class T>
-[[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
+/// All values of a dataset. Texts have no control characters: these could command the terminal on
+/// which they are shown.
+[[nodiscard]] Values read(hid_t parent, const std::string& path);
+/// Looks at all objects of a file and reads no value: none lies in another file, is filtered, or
+/// claims more values than the file has bytes.
+void require_sound(hid_t file);
 }  // namespace minitaw::record::h5

@@ -158,29 +158,29 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
   return text;
 }
 
-Dataset entry(std::string name, std::string_view text) {
-  return {.path = std::move(name), .units = "text", .values = one(std::string(text))};
+Data text_data(std::string_view text) {
+  return {std::vector{std::string(text)}};
 }
 
-Dataset entry(std::string name, std::string axis, std::vector<std::string> list) {
-  const hsize_t size = list.size();
-  return {std::move(name), "text", std::move(axis), std::move(list), {size}};
+Data list_data(std::vector<std::string> list) {
+  const std::size_t length = list.size();
+  return {std::move(list), {length}};
 }
 
 Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
   const std::vector<std::string> words = list_of(arguments, shell_quoted);
-  return {entry("version", build::version),
-      entry("git_hash", build::git_hash),
-      entry("build_type", build::build_type),
-      entry("compiler", build::compiler),
-      entry("compiler_flags", build::compiler_flags),
-      entry("kernel", hosts.hidden(kernel_text())),
-      entry("started", utc_now()),
-      entry("command", fmt::format("{}", fmt::join(words, " "))),
-      entry("deck", deck.text),
-      entry("environment", "variable", recorded_environment(hosts)),
-      entry("links", "property", shaped_links())};
+  return {{"version", text_data(build::version)},
+      {"git_hash", text_data(build::git_hash)},
+      {"build_type", text_data(build::build_type)},
+      {"compiler", text_data(build::compiler)},
+      {"compiler_flags", text_data(build::compiler_flags)},
+      {"kernel", text_data(hosts.hidden(kernel_text()))},
+      {"started", text_data(utc_now())},
+      {"command", text_data(fmt::format("{}", fmt::join(words, " ")))},
+      {"deck", text_data(deck.text)},
+      {"environment", list_data(recorded_environment(hosts))},
+      {"links", list_data(shaped_links())}};
 }
 
 std::string version_text() {

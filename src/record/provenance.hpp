@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <map>
 #include <string_view>
 #include "deck/deck.hpp"
-#include "record/hdf5.hpp"
+#include "record/field.hpp"
 #include "topology/placement.hpp"
 
 /// Version of the program that wrote a result. The hash is that of the sources' commit, with
@@ -50,10 +51,10 @@ private:
 /// from their device.
 [[nodiscard]] std::string map_text(
     const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
-/// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
-using Provenance = std::vector<Dataset>;
-[[nodiscard]] Dataset entry(std::string name, std::string_view text);
-[[nodiscard]] Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
+/// Origin of results: datasets of /sessions/NNNN by name, texts and lists.
+using Provenance = std::map<std::string, Data>;
+[[nodiscard]] Data text_data(std::string_view text);
+[[nodiscard]] Data list_data(std::vector<std::string> list);
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host,
 /// unless names are shown or the user has written them, into the command line or the deck: these
 /// are kept as they are.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "record/extension.hpp"
 #include "record/file.hpp"
 #include "record/provenance.hpp"
-#include "record/table.hpp"
+#include "record/verdict.hpp"
 
 namespace minitaw::record {
 struct Contents {
-  std::vector<Row> rows;                        ///< of the summary
+  std::vector<Row> rows;                        ///< of /runs
   std::vector<std::string> git_hashes;          ///< [session]: of its program
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
 };
@@ -22,14 +21,14 @@ class Recorder {
 public:
   /// Creates the file, or opens it to go on. Throws InputError for one that another program writes,
   /// that is damaged or of another format or schema.
-  Recorder(const std::string& path, Provenance session, Extensions extensions = {});
+  Recorder(const std::string& path, Provenance session, Remarks remarks = {});
 
   void begin_case(const Case& c) const { mark_.set(deck::identity(c)); }
 
-  /// Writes a repetition of a case after the others; the first one (0) replaces what the file has.
-  /// Returns the row of the summary. Throws std::runtime_error, and the file stays, if the disk is
-  /// full.
-  Row append(CaseResult result, int repetition = 0);
+  /// Adds a run, which is never changed again. Returns its row. A case that was skipped for a
+  /// reason and still is gets no further row. Throws std::runtime_error, and the file stays, if the
+  /// disk is full.
+  Row append(const CaseResult& result, int repetition = 0);
 
   /// Identity of the case that was running when the last program that wrote the file died; empty if
   /// none.
@@ -46,17 +45,14 @@ public:
 private:
   void begin();
   void resume();
+  [[nodiscard]] int case_number(const std::string& identity) const;
   void write_session();
-  /// The rows of /summary.
-  void write_progress();
+  void write_judgement();
   void save();
-
-  /// Puts what the file has of a case before a repetition of it.
-  void join(int number, CaseResult& result) const;
 
   std::string path_;
   Provenance provenance_;
-  Extensions extensions_;
+  Remarks remarks_;
   RunningMark mark_;
   h5::Id file_;
   std::vector<Row> rows_;
@@ -64,8 +60,4 @@ private:
   int sessions_ = 0;      ///< in the file before this one
   bool written_ = false;  ///< this session is in the file
 };
-
-/// Returns whether a row needs no further run: its case ended ok, with all repetitions.
-[[nodiscard]] bool is_finished(const Row& row);
-[[nodiscard]] int repetitions_of(const Row& row);
 }  // namespace minitaw::record

@@ -51,41 +51,50 @@ Range held(const Program& program,
       elements_of(row_of(cls).data, shard, micro_batch, layout), part_of(program, rank, cls));
 }
 
-ByteMatrix::ByteMatrix(int ranks)
-    : ranks_(ranks),
-      cells_(static_cast<std::size_t>(ranks) * ranks) {}
-
-void ByteMatrix::add(int from, int to, Traffic kind, std::uint64_t bytes) {
-  cells_[static_cast<std::size_t>(from) * ranks_ + to][index_of(kind)] += bytes;
+namespace {
+/// Bytes of the cells whose groups, of sender and receiver, are chosen.
+template <class Chosen, class Bytes>
+std::uint64_t sum_of(const ByteMatrix& matrix,
+    const topology::Groups& groups,
+    const Chosen& is_chosen,
+    const Bytes& bytes_of_cell) {
+  std::uint64_t sum = 0;
+  for (const auto& [pair, cell] : matrix.cells())
+    if (is_chosen(groups.group_of(pair.first), groups.group_of(pair.second)))
+      sum += bytes_of_cell(cell);
+  return sum;
 }
 
+std::uint64_t all_kinds(const ByteMatrix::Cell& cell) {
+  return std::accumulate(cell.begin(), cell.end(), std::uint64_t{0});
+}
+
+auto of_kind(Traffic kind) {
+  return [=](const ByteMatrix::Cell& cell) { return cell[index_of(kind)]; };
+}
+}  // namespace
+
 std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
-  return cells_[static_cast<std::size_t>(from) * ranks_ + to][index_of(kind)];
+  const auto found = cells_.find({from, to});
+  return found == cells_.end() ? 0 : found->second[index_of(kind)];
 }
 
 std::uint64_t ByteMatrix::inside(const topology::Groups& groups, Traffic kind) const {
-  std::uint64_t sum = 0;
-  for (int from = 0; from < ranks_; ++from)
-    for (const int to : groups.members(groups.group_of(from)))
-      sum += at(from, to, kind);
-  return sum;
+  return sum_of(*this, groups, std::equal_to(), of_kind(kind));
 }
 
 std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) const {
-  std::uint64_t sum = 0;
-  for (const auto& cell : cells_)
-    sum += cell[index_of(kind)];
-  return sum - inside(groups, kind);
+  return sum_of(*this, groups, std::not_equal_to(), of_kind(kind));
 }
 
-std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool leaves) const {
-  std::uint64_t sum = 0;
-  for (const int near : groups.members(group))
-    for (int far = 0; far < ranks_; ++far)
-      if (groups.group_of(far) != group)
-        for (const auto& [kind, name] : table_of<Traffic>)
-          sum += leaves ? at(near, far, kind) : at(far, near, kind);
-  return sum;
+std::uint64_t ByteMatrix::leaving(const topology::Groups& groups, int group) const {
+  const auto leaves = [=](int from, int to) { return from == group && to != group; };
+  return sum_of(*this, groups, leaves, all_kinds);
+}
+
+std::uint64_t ByteMatrix::entering(const topology::Groups& groups, int group) const {
+  const auto enters = [=](int from, int to) { return from != group && to == group; };
+  return sum_of(*this, groups, enters, all_kinds);
 }
 
 Ticks ticks(const Program& program) {
@@ -198,8 +207,8 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
 }
 
 ByteMatrix bytes(const Program& program, const model::Layout& layout) {
-  ByteMatrix matrix(static_cast<int>(program.ranks.size()));
-  for (int r = 0; r < matrix.ranks(); ++r) {
+  ByteMatrix matrix;
+  for (int r = 0; r < std::ssize(program.ranks); ++r) {
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind))
         continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <map>
 #include "model/plan.hpp"
 #include "schedule/program.hpp"
 
@@ -7,33 +8,27 @@ namespace minitaw::schedule {
 /// Bytes of a step from rank to rank, by kind of traffic.
 class ByteMatrix {
 public:
-  explicit ByteMatrix(int ranks);
-  void add(int from, int to, Traffic kind, std::uint64_t bytes);
+  using Cell = std::array<std::uint64_t, traffic_kinds>;
+
+  void add(int from, int to, Traffic kind, std::uint64_t bytes) {
+    if (bytes > 0)
+      cells_[{from, to}][index_of(kind)] += bytes;
+  }
+
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
 
-  int ranks() const { return ranks_; }
-
-  /// [from][to][kind], the first two in one.
-  const auto& cells() const { return cells_; }
+  /// Of those pairs (from, to) that send anything.
+  [[nodiscard]] const auto& cells() const { return cells_; }
 
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
-
   /// Bytes that a group sends to other groups, all kinds.
-  std::uint64_t leaving(const topology::Groups& groups, int group) const {
-    return across(groups, group, true);
-  }
-
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const;
   /// Bytes that a group receives from other groups, all kinds.
-  std::uint64_t entering(const topology::Groups& groups, int group) const {
-    return across(groups, group, false);
-  }
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const;
 
 private:
-  [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
-
-  int ranks_;
-  std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
+  std::map<std::pair<int, int>, Cell> cells_;
 };
 
 /// Bytes that cross each link in one step, as the transports move them. Of a collective's n members

@@ -37,4 +37,9 @@ struct DeviceMemory {
 /// empty.
 [[nodiscard]] std::string runtime_version();
 [[nodiscard]] std::string driver_version();
+/// FLOP/s of an NVIDIA device by its datasheet, dense: bf16 on tensor cores, else fp32 outside.
+/// `unit`: RankPlace::unit. NaN: not known.
+[[nodiscard]] double datasheet_peak(const std::string& unit, bool bf16);
+/// That of all units; NaN: not known, or not the same for all.
+[[nodiscard]] double common_peak(std::span<const std::string> units, bool bf16);
 }  // namespace minitaw::topology

@@ -20,8 +20,8 @@ int link_of(const schedule::Matching& matching, Place place) {
 }
 
 template <class Enum>
-Field named(const char* name, int (*value)(const Event&)) {
-  return {name, "1", value, schedule::names_of<Enum>()};
+Field named(const char* name, const char* doc, int (*value)(const Event&)) {
+  return {name, "1", doc, value, schedule::names_of<Enum>()};
 }
 }  // namespace
 
@@ -51,19 +51,30 @@ Timeline make_timeline(
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
-      {"rank", "1", [](const Event& e) { return e.rank; }},
-      named<schedule::Lane>("lane", [](const Event& e) { return static_cast<int>(e.lane); }),
-      named<Kind>("kind", [](const Event& e) { return static_cast<int>(e.kind); }),
-      named<schedule::Payload>(
-          "payload", [](const Event& e) { return static_cast<int>(e.payload); }),
-      {"tick", "tick", [](const Event& e) { return e.tick; }},
-      {"shard", "1", [](const Event& e) { return e.shard; }},
-      {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},
-      {"peer", "1", [](const Event& e) { return e.peer; }},
-      {"link", "1", [](const Event& e) { return e.link; }},
-      {"ready", "s", &Event::ready},
-      {"begin", "s", &Event::begin},
-      {"end", "s", &Event::end},
+      {"rank", "1", "Rank of the case.", [](const Event& e) { return e.rank; }},
+      named<schedule::Lane>("lane",
+          "Code of the lane that the action is in.",
+          [](const Event& e) { return static_cast<int>(e.lane); }),
+      named<Kind>("kind",
+          "Code of the action, as plan --program prints it.",
+          [](const Event& e) { return static_cast<int>(e.kind); }),
+      named<schedule::Payload>("payload",
+          "Code of the data that are moved or updated.",
+          [](const Event& e) { return static_cast<int>(e.payload); }),
+      {"tick", "tick", "Tick of the schedule.", [](const Event& e) { return e.tick; }},
+      {"shard", "1", "-1: none.", [](const Event& e) { return e.shard; }},
+      {"micro_batch", "1", "-1: none.", [](const Event& e) { return e.micro_batch; }},
+      {"peer",
+          "1",
+          "Other side of a message, root of a rooted collective; -1: none.",
+          [](const Event& e) { return e.peer; }},
+      {"link",
+          "1",
+          "The same number for all sides of a transfer; -1: none.",
+          [](const Event& e) { return e.link; }},
+      {"ready", "s", "Its lane reached the action.", &Event::ready},
+      {"begin", "s", "The action began.", &Event::begin},
+      {"end", "s", "The action ended.", &Event::end},
   };
   return all;
 }

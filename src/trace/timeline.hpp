@@ -37,6 +37,7 @@ struct Timeline {
 struct Field {
   const char* name;
   const char* units;
+  const char* doc;
   std::variant<int (*)(const Event& event), double Event::*> value;
   std::vector<std::string> codes = {};
 };

@@ -2,7 +2,7 @@
 #include "engine/simulated_stream.hpp"
 #include "fixtures.hpp"
 #include "harness/job_test.hpp"
-#include "record/row.hpp"
+#include "record/schema.hpp"
 
 namespace minitaw::harness {
 namespace {

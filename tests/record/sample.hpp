@@ -31,10 +31,8 @@ inline CaseResult sample_case(
     r.losses.push_back(3.0 - 0.125 * step);
   for (int step = 0; step < timed; ++step)
     r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
-  r.repetition.assign(r.seconds.size(), 0);
-  r.position = {3};
-  r.begun = {"2026-07-18T09:30:00.250Z"};
-  r.ended = {"2026-07-18T09:30:10.750Z"};
+  r.begun = "2026-07-18T09:30:00.250Z";
+  r.ended = "2026-07-18T09:30:10.750Z";
   for (int rank = 0; rank < c.ranks; ++rank) {
     RankMemory memory;
     for (std::size_t k = 0; k < memory.planned.size(); ++k) {
@@ -53,9 +51,11 @@ inline CaseResult sample_case(
   }
   r.accounted_step = (timed - 1) / 2;
   r.accounted_length = 1.25;
-  for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i)
-    r.planned_bytes.push_back(i);
-  r.counted_bytes = r.planned_bytes;
+  for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) {
+    const int pair = static_cast<int>(i) / schedule::traffic_kinds;
+    const auto kind = static_cast<schedule::Traffic>(i % schedule::traffic_kinds);
+    r.bytes.push_back({pair / 3, pair % 3, kind, i, i});
+  }
   r.attention = "portable";
   r.matmul_algorithms =
       "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
@@ -68,17 +68,14 @@ inline CaseResult sample_case(
   return r;
 }
 
-/// An instrument that has found what sample_case() has. Repetitions add up their energy.
-inline Extensions sample_extensions() {
-  const auto join = [](const Row& earlier, const Case&, Row& row) {
-    row.set({{"energy", earlier.real("energy") + row.real("energy")}});
-  };
+/// What an instrument says of rows of sample_case().
+inline Remarks sample_remarks() {
   const auto sentence = [](const std::vector<Row>& rows) -> std::string {
-    const auto cases = std::ranges::count_if(
+    const auto runs = std::ranges::count_if(
         rows, [](const Row& row) { return row.integer("slowest_rank") == 2; });
-    return cases == 0 ? "" : fmt::format("rank 2 is slowest in {} cases", cases);
+    return runs == 0 ? "" : fmt::format("rank 2 is slowest in {} runs", runs);
   };
-  return {{.join = join, .attribute = "slowest", .sentence = sentence}};
+  return {{"slowest", sentence}};
 }
 
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.

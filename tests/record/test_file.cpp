@@ -99,7 +99,7 @@ TEST(Seal, OfAnotherSchemaIsRefusedWhateverItsForm) {
   for (const std::string& file : {sealed(noise(10), 7), text})
     EXPECT_THAT(refusal(file),
         AllOf(HasSubstr("schema version 7"),
-            HasSubstr("this program reads 4"),
+            HasSubstr("this program reads 5"),
             HasSubstr("another file")));
 }
 }  // namespace

@@ -4,7 +4,6 @@
 #include <tuple>
 #include "base/error.hpp"
 #include "deck/keys.hpp"
-#include "record/layout.hpp"
 #include "record/table.hpp"
 #include "sample.hpp"
 
@@ -30,31 +29,28 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   EXPECT_EQ(row.integer("samples"), 4);
 }
 
-/// Of the core and of instruments.
-TEST(Layout, HasTheColumnsThatCasesHave) {
+/// Of the core and of instruments; settings are those of the deck's table.
+TEST(Schema, HasTheColumnsThatCasesHave) {
   CaseResult r = sample_case();
   r.reason = "because";
   r.peak = 1e9;
   r.max_loss_error = 1e-9;
-  Row row = make_row(r, 1, 1);
+  const Row row = make_row(r, {1, 1, 1}), empty = example_row();
   std::vector<std::string> settings = {"identity"}, known;
   for (const deck::Setting& setting : deck::columns())
     settings.emplace_back(setting.name);
-  for (const Column& column : row.columns) {
-    if (column.is_setting)
-      known.push_back(column.name);
+  for (std::size_t i = 0; i < columns().size(); ++i) {
+    const auto& [name, units, axes, doc, labels, codes] = columns()[i].field;
+    if (columns()[i].is_setting)
+      known.push_back(name);
     else
-      EXPECT_NE(column.text(), empty_row().column(column.name).text()) << column.name;
+      EXPECT_NE(to_text(row.cells[i]), to_text(empty.cells[i])) << name;
+    EXPECT_EQ(units == "text", std::holds_alternative<std::string>(row.cells[i])) << name;
+    EXPECT_FALSE(doc.empty()) << name;
   }
   EXPECT_THAT(settings, testing::UnorderedElementsAreArray(known));
-  EXPECT_THROW(row.set({{"no_column", 1}}), LogicError);
-  EXPECT_THROW(row.set({{"ranks", 1.0}}), LogicError);
-}
-
-TEST(Layout, SaysWhatAColumnIs) {
-  const Row row = empty_row();
-  EXPECT_TRUE(row.column("seq").is_setting && !row.column("ticks").is_setting);
-  EXPECT_EQ(row.column("median_s").units, "s");
+  EXPECT_THROW((void)row.cell("no_column"), LogicError);
+  EXPECT_THROW((void)row.real("ranks"), InputError);
 }
 
 TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
@@ -73,16 +69,21 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.status = Status::wrong;
   r.reason = "because";
   r.bytes_source = "by formula";
-  const Row row = make_row(r, 31, 37);
+  const Row row = make_row(r, {31, 11, 37});
   // Of a block with F = 9: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
   // of 12.
   const int parameters = 5 * (24 + 12 * (32 + 27)) + 2 * 276 + 12;
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"},
+      {"repetition", "11"},
       {"session", "37"},
       {"status", "wrong"},
       {"reason", "because"},
       {"verdict", "INVALID: wrong: because"},
       {"started", "2026-07-18T09:30:00Z"},
+      {"begun", "2026-07-18T09:30:00.250Z"},
+      {"ended", "2026-07-18T09:30:10.750Z"},
+      {"accounted_step", "1"},
+      {"accounted_s", "1.25"},
       {"schedule", "tawpipe"},
       {"ranks", "3"},
       {"groups", "1+2"},
@@ -120,7 +121,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"grad_dtype", "fp32"},
       {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected)
-    EXPECT_EQ(row.column(name).text(), text) << name;
+    EXPECT_EQ(to_text(row.cell(name)), text) << name;
   r.settings.shape.dtype = model::Dtype::fp32;
   r.bytes_source = "planned";
   EXPECT_EQ(make_row(r).text("dtype") + make_row(r).text("bytes_source"), "fp32planned");
@@ -142,39 +143,6 @@ TEST(Row, Rates) {
   EXPECT_NEAR(row.real("mfu"), teraflops / 3 / 1e-3, 1e-15);
 }
 
-TEST(Datasheet, KnowsDevicesByTheirWholeName) {
-  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
-           {"NVIDIA H100 PCIe", 756, 51.0},
-           {"NVIDIA H200", 989, 67.0},
-           {"NVIDIA H200 NVL", 835, 60.0},
-           {"NVIDIA A100-SXM4-80GB", 312, 19.5},
-           {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
-    const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
-    EXPECT_EQ(datasheet_peak(unit, model::Dtype::bf16), bf16 * 1e12) << name;
-    EXPECT_EQ(datasheet_peak(unit, model::Dtype::fp32), fp32 * 1e12) << name;
-  }
-  for (const char* name : {"NVIDIA H20",
-           "NVIDIA H100",
-           "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
-           "NVIDIA A1000",
-           "Tesla T4",
-           "",
-           "host, 2 threads"})
-    EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
-}
-
-/// In bf16: 312, 121 and 989 TFLOP/s. The case has the first ranks of the job.
-TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
-  const std::string a100 = "device 0, NVIDIA A100-SXM4-80GB", l4 = "device 0, NVIDIA L4",
-                    host = "host, 2 threads";
-  Case c = sample_case().settings;
-  c.shape.dtype = model::Dtype::bf16;
-  EXPECT_EQ(common_peak({l4, l4, l4, a100}, c), 121e12);
-  for (const auto& units :
-      {std::vector{a100, l4, l4}, {a100, a100, l4}, {a100, host, a100}, {host, host, host}})
-    EXPECT_TRUE(std::isnan(common_peak(units, c))) << units[1];
-}
-
 TEST(Row, MemoryIsOfTheWorstRank) {
   const Row row = make_row(sample_case());
   for (const auto& [name, bytes] : {std::pair{"memory_planned", 7 * 3000 + 21},
@@ -187,11 +155,12 @@ TEST(Row, MemoryIsOfTheWorstRank) {
 TEST(Row, BytesInsideAndBetweenGroups) {
   CaseResult r = sample_case();
   std::int64_t inside = 0, between = 0;
-  for (std::int64_t i = 0; i < std::ssize(r.counted_bytes); ++i) {
+  for (std::int64_t i = 0; i < 45; ++i) {
     const auto from = i / 5 / 3, to = i / 5 % 3;
     ((from == 0) == (to == 0) ? inside : between) += i;
   }
-  r.planned_bytes.assign(r.counted_bytes.size(), 1);
+  for (LinkBytes& link : r.bytes)
+    link.planned = 1;
   const Row row = make_row(r);
   EXPECT_EQ(std::tuple(row.integer("bytes_inside"), row.integer("bytes_between")),
       std::tuple(inside, between));
@@ -199,8 +168,6 @@ TEST(Row, BytesInsideAndBetweenGroups) {
       std::tuple(5 * 5, 4 * 5));
   EXPECT_DOUBLE_EQ(row.real("rate_inside") * 2.25e9, static_cast<double>(inside));
   EXPECT_DOUBLE_EQ(row.real("rate_between") * 2.25e9, static_cast<double>(between));
-  r.counted_bytes.pop_back();
-  EXPECT_THROW((void)make_row(r), LogicError) << "of another size";
 }
 
 TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {

@@ -40,10 +40,12 @@ struct Measured {
   [[nodiscard]] static std::uint64_t hidden_bytes() { return 2 * 5 * 12 * 2; }
 
   /// Bytes of a kind that leave a group.
+  [[nodiscard]] int ranks() const { return program.groups.ranks(); }
+
   [[nodiscard]] std::uint64_t leaving(int group, Traffic kind) const {
     std::uint64_t sum = 0;
-    for (int from = 0; from < matrix.ranks(); ++from)
-      for (int to = 0; to < matrix.ranks(); ++to)
+    for (int from = 0; from < ranks(); ++from)
+      for (int to = 0; to < ranks(); ++to)
         if (program.groups.group_of(from) == group && program.groups.group_of(to) != group)
           sum += matrix.at(from, to, kind);
     return sum;
@@ -57,7 +59,7 @@ struct Measured {
   /// What a rank sends to all others.
   [[nodiscard]] std::uint64_t sent_by(int rank) const {
     std::uint64_t sum = 0;
-    for (int to = 0; to < matrix.ranks(); ++to)
+    for (int to = 0; to < ranks(); ++to)
       sum += matrix.at(rank, to, Traffic::weights) + matrix.at(rank, to, Traffic::gradients);
     return sum;
   }
@@ -75,8 +77,8 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const auto& check)
 
 /// Shards that a link should carry, weights and gradients.
 void expect_links(const Measured& m, const auto& expected) {
-  for (int from = 0; from < m.matrix.ranks(); ++from)
-    for (int to = 0; to < m.matrix.ranks(); ++to) {
+  for (int from = 0; from < m.ranks(); ++from)
+    for (int to = 0; to < m.ranks(); ++to) {
       if (from == to)
         continue;
       const auto [weights, gradients] = expected(from, to);
@@ -342,7 +344,7 @@ std::uint64_t all_reduced(const Measured& m, int members) {
 
 std::uint64_t sent_by_all(const Measured& m) {
   std::uint64_t bytes = 0;
-  for (int r = 0; r < m.matrix.ranks(); ++r)
+  for (int r = 0; r < m.ranks(); ++r)
     bytes += m.sent_by(r);
   return bytes;
 }

@@ -39,5 +39,36 @@ TEST(Devices, WhatIsThereHasANameAndAnIdentity) {
   require_own_devices(uuids);
   EXPECT_EQ(runtime_version().empty(), driver_version().empty());
 }
+TEST(Datasheet, KnowsDevicesByTheirWholeName) {
+  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
+           {"NVIDIA H100 PCIe", 756, 51.0},
+           {"NVIDIA H200", 989, 67.0},
+           {"NVIDIA H200 NVL", 835, 60.0},
+           {"NVIDIA A100-SXM4-80GB", 312, 19.5},
+           {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+    const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
+    EXPECT_EQ(datasheet_peak(unit, true), bf16 * 1e12) << name;
+    EXPECT_EQ(datasheet_peak(unit, false), fp32 * 1e12) << name;
+  }
+  for (const char* name : {"NVIDIA H20",
+           "NVIDIA H100",
+           "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+           "NVIDIA A1000",
+           "Tesla T4",
+           "",
+           "host, 2 threads"})
+    EXPECT_TRUE(std::isnan(datasheet_peak(name, true))) << name;
+}
+
+/// In bf16: 312, 121 and 989 TFLOP/s.
+TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
+  const std::string a100 = "device 0, NVIDIA A100-SXM4-80GB", l4 = "device 0, NVIDIA L4",
+                    host = "host, 2 threads";
+  EXPECT_EQ(common_peak(std::vector{l4, l4, l4}, true), 121e12);
+  for (const auto& units :
+      {std::vector{a100, l4, l4}, {a100, a100, l4}, {a100, host, a100}, {host, host, host}})
+    EXPECT_TRUE(std::isnan(common_peak(units, true))) << units[1];
+}
+
 }  // namespace
 }  // namespace minitaw::topology

@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 #include <mpi.h>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -70,6 +71,32 @@ template <class T>
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), what);
+  return all;
+}
+
+/// Returns the lists of all ranks of `comm` on rank 0, one after the other; elsewhere an empty one.
+/// Collective; throws comm::Error, which says `what`.
+template <class T>
+[[nodiscard]] std::vector<T> gather_lists(
+    const std::vector<T>& mine, MPI_Comm comm, std::string_view what) {
+  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
+  const int bytes = static_cast<int>(sizeof(T) * mine.size());
+  const std::vector<int> sizes = gather(bytes, comm, what);
+  std::vector<int> begins(sizes.size());
+  std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
+  std::vector<T> all;
+  if (rank_in(comm) == 0)
+    all.resize((begins.back() + sizes.back()) / sizeof(T));
+  check(MPI_Gatherv(mine.data(),
+            bytes,
+            MPI_BYTE,
+            all.data(),
+            sizes.data(),
+            begins.data(),
+            MPI_BYTE,
+            0,
+            comm),
+      what);
   return all;
 }
 

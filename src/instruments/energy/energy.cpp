@@ -2,7 +2,6 @@
 #include "instruments/energy/energy.hpp"
 #include <algorithm>
 #include <fmt/ranges.h>
-#include <iterator>
 #include <numeric>
 #include <set>
 #include "comm/mpi/mpi.hpp"
@@ -18,15 +17,6 @@ std::string joined(const std::vector<std::string>& sources) {
     if (source.starts_with("unavailable"))
       return source;
   return fmt::format("{}", fmt::join(std::set(sources.begin(), sources.end()), ", "));
-}
-
-/// Energy of all ranks in so many steps.
-Cells cells_of(double joules, const Case& c, std::int64_t steps) {
-  return {{"energy", joules}, {"energy_per_token", joules / (tokens_of_step(c) * steps)}};
-}
-
-void join(const record::Row& earlier, const Case& c, record::Row& row) {
-  row.set(cells_of(earlier.real("energy") + row.real("energy"), c, row.integer("samples")));
 }
 }  // namespace
 
@@ -52,12 +42,9 @@ void Energy::collect(MPI_Comm comm, CaseResult& result) const {
   const std::vector<double> all = comm::mpi::gather(mine, comm, "gathering energies of ranks");
   const std::string source = joined(comm::mpi::gather_texts(meter_.source(), comm));
   const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+  const double tokens = tokens_of_step(result.settings) * std::ssize(result.seconds);
   result.found.emplace_back("energy_source", source);
-  std::ranges::copy(
-      cells_of(sum, result.settings, std::ssize(result.seconds)), std::back_inserter(result.found));
-}
-
-record::Extension extension() {
-  return {.join = join};
+  result.found.emplace_back("energy", sum);
+  result.found.emplace_back("energy_per_token", sum / tokens);
 }
 }  // namespace minitaw::energy

@@ -2,7 +2,6 @@
 #pragma once
 #include "harness/instrument.hpp"
 #include "instruments/energy/meter.hpp"
-#include "record/extension.hpp"
 
 namespace minitaw::energy {
 /// Reads the energy of the devices or nodes of a case: a rank's meter before, between and after the
@@ -26,7 +25,4 @@ private:
   topology::Groups nodes_;
   double before_ = 0, used_ = 0;  ///< J
 };
-
-/// Adds up energy over repetitions.
-[[nodiscard]] record::Extension extension();
 }  // namespace minitaw::energy

@@ -85,7 +85,8 @@ Floor floor_of(const Step& step) {
   const schedule::Costs costs = device_costs(step);
   const schedule::ByteMatrix bytes = schedule::bytes(step.program, step.layout);
   Floor floor{.memory = memory_of(step)};
-  for (int r = 0; r < bytes.ranks(); ++r) {
+  const int ranks = static_cast<int>(step.program.ranks.size());
+  for (int r = 0; r < ranks; ++r) {
     double computing = 0;
     for (const Action& a : step.program.ranks[r].actions)
       if (a.lane == schedule::Lane::compute)
@@ -94,7 +95,7 @@ Floor floor_of(const Step& step) {
   }
   const Machine& machine = step.machine;
   const topology::Groups nodes(std::vector<int>(machine.nodes, machine.ranks_per_node));
-  const topology::Groups used = nodes.within(0, bytes.ranks());
+  const topology::Groups used = nodes.within(0, ranks);
   double between = 0, busiest = 0;
   for (int node = 0; node < used.count(); ++node) {
     const double out = bytes.leaving(used, node), in = bytes.entering(used, node);

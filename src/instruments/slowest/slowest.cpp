@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/slowest/slowest.hpp"
 #include <algorithm>
-#include <iterator>
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::slowest {
@@ -16,18 +15,6 @@ constexpr double least_share = 0.05, clock_error = 0.02;
 
 Slowest found_in(const Row& row) {
   return {static_cast<int>(row.integer(rank_name)), row.real(ratio_name)};
-}
-
-Cells cells_of(const Slowest& found) {
-  return {{rank_name, found.rank}, {ratio_name, found.ratio}};
-}
-
-/// The rank that is the slowest in each repetition, and its smallest ratio.
-void join(const Row& earlier, const Case& /*settings*/, Row& row) {
-  const Slowest before = found_in(earlier);
-  Slowest now = found_in(row);
-  now.ratio = std::min(before.ratio, now.ratio);
-  row.set(cells_of(before.rank == now.rank ? now : Slowest()));
 }
 
 std::string sentence(const std::vector<Row>& rows) {
@@ -89,7 +76,9 @@ void Comparison::after_case(const harness::RunningCase& running, CaseResult& res
   std::vector<double> times;
   for (std::size_t rank = 0; rank < result.time.size(); ++rank)
     times.push_back(result.time[rank].compute / works[rank]);
-  std::ranges::copy(cells_of(slowest_of(times)), std::back_inserter(result.found));
+  const Slowest found = slowest_of(times);
+  result.found.emplace_back(rank_name, found.rank);
+  result.found.emplace_back(ratio_name, found.ratio);
 }
 
 Slowest slowest_of(const std::vector<double>& times) {
@@ -107,7 +96,7 @@ bool others_ran(std::span<const topology::RankPlace> ranks, std::span<const rate
   return false;
 }
 
-record::Extension extension() {
-  return {.join = join, .attribute = "slowest", .sentence = sentence};
+record::Remark remark() {
+  return {"slowest", sentence};
 }
 }  // namespace minitaw::slowest

@@ -2,7 +2,7 @@
 #pragma once
 #include "harness/instrument.hpp"
 #include "instruments/rates/rates.hpp"
-#include "record/extension.hpp"
+#include "record/verdict.hpp"
 
 /// Which rank computes slowest (docs/results.md).
 namespace minitaw::slowest {
@@ -17,8 +17,8 @@ struct Slowest {
 /// `uses`: of the first ranks, those of a case.
 [[nodiscard]] bool others_ran(
     std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses);
-/// Columns of the slowest rank, and a closing line on one that is slow in all cases.
-[[nodiscard]] record::Extension extension();
+/// A closing line on a rank that is slow in all cases.
+[[nodiscard]] record::Remark remark();
 
 /// Compares the ranks of each case of a job whose ranks share neither cores nor devices.
 class Comparison final : public harness::Instrument {

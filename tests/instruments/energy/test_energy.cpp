@@ -4,8 +4,6 @@
 #include "fixtures.hpp"
 #include "harness/cases.hpp"
 #include "instruments/energy/energy.hpp"
-#include "record/recorder.hpp"
-#include "record/sample.hpp"
 
 namespace minitaw::energy {
 namespace {
@@ -109,45 +107,8 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
   EXPECT_THAT(
       result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(
-      times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
+      times[1] < result.begun && result.begun <= times[2] && times[4] < result.ended);
 }
 
-/// A step of 10 sequences of 50 tokens, on two ranks.
-CaseResult four_steps(double joules) {
-  CaseResult r;
-  r.settings = record::sample_case().settings;
-  r.settings.ranks = 2;
-  r.settings.groups = topology::Groups({1, 1});
-  r.settings.replicas = 1;
-  r.settings.shape.seq = 50;
-  r.settings.shape.micro_batch = 1;
-  r.settings.micro_batches = 10;
-  r.settings.repeats = 2;
-  r.status = Status::oom;  // only its energy matters
-  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
-  r.repetition.assign(4, 0);
-  r.position = {0};
-  r.begun = r.ended = {"2026-07-18T09:30:00.250Z"};
-  r.found = {{"energy_source", "made up"}, {"energy", joules}, {"energy_per_token", joules / 2000}};
-  return r;
-}
-
-/// Of all repetitions; of one that was not counted there is none.
-TEST_F(Steps, OfAllRepetitionsMakeTheColumns) {
-  if (world_rank() != 0)
-    return;
-  for (const double last : {1000.5, std::nan("")}) {
-    const std::string file = path("r.h5");
-    std::filesystem::remove(file);
-    record::Recorder recorder(file, record::sample_session(), {extension()});
-    recorder.append(four_steps(1000.5), 0);
-    recorder.append(four_steps(last), 1);
-    const record::Row row = record::read_contents(file).rows.at(0);
-    EXPECT_EQ(row.text("energy_source"), "made up");
-    const double sum = row.real("energy"), per_token = row.real("energy_per_token");
-    EXPECT_TRUE(std::isnan(last) ? std::isnan(sum) : sum == 2001) << sum;
-    EXPECT_TRUE(std::isnan(last) ? std::isnan(per_token) : per_token == 2001.0 / (8 * 500));
-  }
-}
 }  // namespace
 }  // namespace minitaw::energy

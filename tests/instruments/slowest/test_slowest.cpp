@@ -6,8 +6,6 @@
 #include "fixtures.hpp"
 #include "harness/cases.hpp"
 #include "instruments/slowest/slowest.hpp"
-#include "record/layout.hpp"
-#include "record/recorder.hpp"
 #include "record/sample.hpp"
 
 namespace minitaw::slowest {
@@ -48,13 +46,12 @@ Row row_of(int rank, double ratio) {
 }
 
 Slowest found_in(const CaseResult& result) {
-  Row row = record::empty_row();
-  row.set(result.found);
+  const Row row = record::make_row(result);
   return {static_cast<int>(row.integer("slowest_rank")), row.real("slowest_ratio")};
 }
 
 TEST(Closing, NamesTheRankThatIsSlowInEveryCase) {
-  const auto said = extension().sentence;
+  const auto said = remark().sentence;
   const std::string text = "rank 2 computes slowest in every case, at least 12 % longer than the "
                            "median of the ranks; minitaw screen measures each alone";
   EXPECT_EQ(said({row_of(2, 1.12)}), text);
@@ -70,41 +67,13 @@ TEST(Closing, LeavesOutCasesThatCompareNoRanks) {
   CaseResult alone = result_of(-1, NAN), failed;
   alone.settings.ranks = 1;
   alone.settings.groups = topology::Groups({1});
-  alone.planned_bytes.clear();
-  alone.counted_bytes.clear();
+  alone.bytes.clear();
   failed.settings = record::sample_case().settings;
   failed.status = Status::skipped;
-  const auto said = extension().sentence;
+  const auto said = remark().sentence;
   const Row of_one = record::make_row(alone), of_none = record::make_row(failed);
   EXPECT_THAT(said({of_one, row_of(2, 1.2), of_none}), testing::HasSubstr("20 %"));
   EXPECT_EQ(said({of_one, of_none}), "");
-}
-
-class File : public test::InFolder {};
-
-TEST_F(File, OfRepetitionsHasTheRankThatIsSlowestInEach) {
-  if (!is_root())
-    GTEST_SKIP() << "of one rank";
-  const auto stored = [&](const std::vector<Slowest>& repetitions) {
-    const std::string file = path("r.h5");
-    std::filesystem::remove(file);
-    record::Recorder recorder(file, record::sample_session(), {extension()});
-    for (int number = 0; const Slowest& s : repetitions) {
-      CaseResult r = result_of(s.rank, s.ratio);
-      r.settings.repeats = static_cast<int>(repetitions.size());
-      recorder.append(r, number++);
-    }
-    const Row row = record::read_contents(file).rows.at(0);
-    return std::pair(row.integer("slowest_rank"), row.real("slowest_ratio"));
-  };
-  EXPECT_EQ(stored({{1, 1.3}, {1, 1.2}, {1, 1.4}}), std::pair(std::int64_t{1}, 1.2));
-  const std::vector<std::vector<Slowest>> changing = {
-      {{1, 1.3}, {2, 1.3}}, {{1, 1.3}, {-1, NAN}}, {{1, 1.3}, {2, 1.3}, {1, 1.3}}};
-  for (const auto& repetitions : changing) {
-    const auto [rank, ratio] = stored(repetitions);
-    EXPECT_EQ(rank, -1);
-    EXPECT_TRUE(std::isnan(ratio));
-  }
 }
 
 /// A second on these cores: 5 % and two hundredths of a second of each core are allowed.

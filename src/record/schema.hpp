@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <functional>
+#include <optional>
+#include "case/result.hpp"
+#include "record/field.hpp"
+
+/// What a result file holds, said once: from these tables come writing and the attributes in the
+/// file, the columns of the printed table, JSON and CSV, and the tables of docs/results.md.
+/// Python reads all of it from the file.
+namespace minitaw::record {
+/// Version of the layout. Programs read and add to files of their own version.
+inline constexpr std::int64_t schema_version = 5;
+
+/// Where a run stands in a file.
+struct Place {
+  int case_number = 0;  ///< by the first run of the case
+  int repetition = 0;
+  int session = 0;
+};
+
+/// Bytes of a step, by whether sender and receiver share a group.
+struct LinkSums {
+  std::int64_t inside = 0, between = 0;
+};
+
+/// A run and what several columns are made of.
+struct Measured {
+  Measured(const CaseResult& run, const Place& at);
+
+  const CaseResult& result;
+  Place place;
+  std::vector<double> samples;  ///< the slowest rank of each timed step, s, rising
+  double step;                  ///< their median
+  double tokens_per_s;
+  double tflops;  ///< of all ranks, causal attention
+  LinkSums planned, counted;
+  trace::RankTime mean;  ///< over ranks
+
+  [[nodiscard]] const Case& settings() const { return result.settings; }
+
+  [[nodiscard]] double spread() const;
+};
+
+/// How a column stands in the printed table.
+struct Shown {
+  std::string title;
+  std::string units{};
+  Format format{};
+  int width = 0;        ///< at least; below zero: left-aligned
+  bool narrow = false;  ///< also on a terminal
+};
+
+/// One dataset of /runs, of which each run has an element.
+struct Column {
+  Field field;
+  std::function<Cell(const Measured&)> value;
+  std::optional<Shown> shown{};
+  bool is_setting = false;  ///< what was asked for, as opposed to what came out
+
+  [[nodiscard]] bool has_unit() const { return field.units != "1" && field.units != "text"; }
+};
+
+/// A dataset of /runs/NNNN.
+struct Array {
+  Field field;
+  std::function<Data(const CaseResult&)> data;
+  bool of_timeline = false;  ///< only where one was asked for
+};
+
+[[nodiscard]] const std::vector<Column>& columns();
+[[nodiscard]] const std::vector<Array>& arrays();
+/// Datasets of /sessions/NNNN.
+[[nodiscard]] const std::vector<Field>& session_fields();
+
+/// The columns of a run.
+struct Row {
+  std::vector<Cell> cells;  ///< in the order of columns()
+
+  /// By column name; LogicError if there is no such column.
+  [[nodiscard]] const Cell& cell(std::string_view column) const;
+  /// Likewise, InputError if the file has another type there.
+  [[nodiscard]] const std::string& text(std::string_view column) const;
+  [[nodiscard]] std::int64_t integer(std::string_view column) const;
+  [[nodiscard]] double real(std::string_view column) const;
+};
+
+[[nodiscard]] Row make_row(const CaseResult& result, const Place& place = {});
+/// Of a case that says nothing: the types of all columns.
+[[nodiscard]] Row example_row();
+/// Rows of cases that have not run yet, for widths and settings_text().
+[[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
+}  // namespace minitaw::record
