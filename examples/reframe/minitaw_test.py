@@ -175,8 +175,8 @@ class minitaw_schedule(minitaw_job):
 
     @sn.deferrable
     def cases(self):
-        """Columns of each case by name."""
-        return self.read("result.json")
+        """Columns of each run by name."""
+        return self.read("result.json")["runs"]
 
     @run_before("performance")
     def figures(self):

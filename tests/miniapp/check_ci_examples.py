@@ -107,9 +107,10 @@ def check_reframe():
         subprocess.run([PROGRAM, "run", *words], **here)
         shown = subprocess.run([PROGRAM, "show", "result.h5", "--json"], **here).stdout
         rows = [
-            case | {"planned_between": 7 + number} for number, case in enumerate(json.loads(shown))
+            case | {"planned_between": 7 + number}
+            for number, case in enumerate(json.loads(shown)["runs"])
         ]
-        (FOLDER / "result.json").write_text(json.dumps(rows), encoding="utf-8")
+        (FOLDER / "result.json").write_text(json.dumps({"runs": rows}), encoding="utf-8")
         test = names["minitaw_schedule"]()
         test.stagedir, test.schedule = str(FOLDER), "serial"
         names["REFERENCES"]["here:cpu"] = {f"serial{labels[-1]}": 1.5e9}

@@ -132,14 +132,14 @@ def finish(job, patience, what):
 
 
 def rows():
-    """Cases in the file, as a user reads them."""
+    """The last run of each case in the file, as a user reads them."""
     if not FILE.exists():
         return {}
     done = programs.call(PROGRAM, "show", FILE, "--json", timeout=PATIENCE)
     assert (
         done.returncode in (0, 1) and done.stderr == ""
     ), f"the file does not open: {done.returncode} {done.stderr}"
-    return {row["identity"]: row for row in json.loads(done.stdout)}
+    return {row["identity"]: row for row in json.loads(done.stdout)["runs"]}
 
 
 def finished(table):

@@ -207,7 +207,7 @@ def check_sample():
     for words in (
         "RESULT: INVALID: 1 of 7 cases, first case 6",
         "error: out of memory (case 6 (tawpipe))",
-        "Rank 2 is slowest in 6 cases.",
+        "Rank 2 is slowest in 6 runs.",
         "figure of merit: 2730.67 tokens/s (tawpipe, ",
         "best without doubt: none",
         "All cases share: 3 ranks, groups 1+2, ",

@@ -32,6 +32,7 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
 /// Of the core and of instruments; settings are those of the deck's table.
 TEST(Schema, HasTheColumnsThatCasesHave) {
   CaseResult r = sample_case();
+  r.status = Status::wrong;
   r.reason = "because";
   r.peak = 1e9;
   r.max_loss_error = 1e-9;

@@ -91,7 +91,7 @@ std::string line_of(const std::string& text, const std::string& begin) {
 }
 
 TEST(Verdict, SaysWhatItStandsOn) {
-  const auto with = [number = 0](Status status, double error) mutable {
+  auto with = [number = 0](Status status, double error) mutable {
     CaseResult r = sample_case("ddp");
     r.status = status;
     r.max_gradient_error = error;

@@ -71,14 +71,14 @@ def measured(steps, *options):
         found = {
             name: list(
                 file[name].asstr()[:]
-                if name in ("summary/status", "provenance/links")
+                if name in ("runs/status", "sessions/0000/links")
                 else file[name][:]
             )
             for name in (
-                "summary/status",
-                "summary/bytes_between",
-                "provenance/links",
-                "provenance/nodes",
+                "runs/status",
+                "runs/bytes_between",
+                "sessions/0000/links",
+                "sessions/0000/nodes",
             )
         }
     return said, found, json.loads(counters.read_text(encoding="utf-8"))["nodes"]
@@ -91,9 +91,9 @@ def nodes_are_groups_and_adapters_carry_what_is_planned():
     """
     few, record, before = measured(3, "--latency", "2ms")
     assert "= 2+2" in few.stdout, few.stdout
-    assert record["provenance/nodes"] == [0, 0, 1, 1], few.stdout
-    assert record["summary/status"] == ["ok"], few.stdout
-    assert record["provenance/links"] == [
+    assert record["sessions/0000/nodes"] == [0, 0, 1, 1], few.stdout
+    assert record["runs/status"] == ["ok"], few.stdout
+    assert record["sessions/0000/links"] == [
         "nodes=2",
         "ranks_per_node=2",
         "rate=1000mbit",
@@ -214,14 +214,14 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     stuck = [rank for rank, report in reports.items() if re.search(message, report)]
     assert stuck, said.stderr
     with h5py.File(record) as file:
-        assert list(file["summary/status"].asstr()[:]) == ["timeout"]
-        reason = file["summary/reason"].asstr()[0]
+        assert list(file["runs/status"].asstr()[:]) == ["timeout"]
+        reason = file["runs/reason"].asstr()[0]
         assert reason == "ranks 2-3 (node 1) do not answer", reason
         assert f"minitaw: {reason}\nminitaw: rank 0: " in said.stderr, said.stderr
     said = call(*TWO, "--rate", "1gbit", program=job, code=1)
     assert "stays as it ended, timeout" in said.stdout, said.stdout
     with h5py.File(record) as file:
-        assert list(file["summary/status"].asstr()[:]) == ["timeout", "ok"], said.stdout
+        assert list(file["runs/status"].asstr()[:]) == ["timeout", "ok"], said.stdout
 
 
 def bad_calls_are_refused():

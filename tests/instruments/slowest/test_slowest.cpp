@@ -36,6 +36,7 @@ TEST(SlowestOf, IsTheLongestTimeOverTheMedian) {
 
 CaseResult result_of(int rank, double ratio) {
   CaseResult r = record::sample_case();
+  r.found.clear();
   r.found.emplace_back("slowest_rank", rank);
   r.found.emplace_back("slowest_ratio", ratio);
   return r;
