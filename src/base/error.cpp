@@ -30,6 +30,15 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return "; did you mean \"" + *best + "\"?";
 }
 
+std::string printable(std::string_view text, std::size_t most) {
+  std::size_t end = std::min(text.size(), most);
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+    --end;
+  std::string out(text.substr(0, end));
+  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return out + (end < text.size() ? "..." : "");
+}
+
 std::string counted(std::int64_t count, std::string_view noun) {
   return std::to_string(count) + ' ' + std::string(noun) +
          (count == 1                ? ""

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <ranges>
 #include <vector>
 
 namespace minitaw {
@@ -14,6 +15,11 @@ auto list_of(Entries&& entries, const Part& part = {}) {
   for (auto&& entry : entries)
     list.push_back(std::invoke(part, entry));
   return list;
+}
+
+/// 0, 1, ... of the entries in a list.
+constexpr auto indices(const auto& list) {
+  return std::views::iota(0, static_cast<int>(std::size(list)));
 }
 
 /// Elements [begin, begin + count) of a buffer.

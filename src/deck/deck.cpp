@@ -6,6 +6,7 @@
 #include <set>
 #include "base/error.hpp"
 #include "deck/keys.hpp"
+#include "model/data.hpp"
 
 namespace minitaw::deck {
 namespace {
@@ -19,11 +20,11 @@ const schedule::Entry& entry_of(const std::string& spec) {
 int ranks_of(const Draft& draft, const Job& job) {
   const int ranks = draft.ranks;
   if (!job.planning && ranks > job.ranks)
-    throw InputError(fmt::format(
+    throw InputError(
         "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
         ranks,
         job.ranks,
-        ranks));
+        ranks);
   if (ranks > 0)
     return ranks;
   if (job.ranks > 0)
@@ -57,22 +58,20 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
   if (draft.group_size == 0)
     return nodes_of(job, ranks);
   if (ranks % draft.group_size != 0)
-    throw InputError(
-        fmt::format("group_size: {0} ranks cannot form groups of {1}; use a divisor of {0}, or "
-                    "give the sizes with groups",
-            ranks,
-            draft.group_size));
+    throw InputError("group_size: {0} ranks cannot form groups of {1}; use a divisor of {0}, or "
+                     "give the sizes with groups",
+        ranks,
+        draft.group_size);
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
 /// Sets B.
 void complete_micro_batch(Case& c, std::int64_t tokens) {
   if (tokens % c.shape.seq != 0)
-    throw InputError(
-        fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}",
-            tokens,
-            c.shape.seq,
-            (tokens / c.shape.seq + 1) * c.shape.seq));
+    throw InputError("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}",
+        tokens,
+        c.shape.seq,
+        (tokens / c.shape.seq + 1) * c.shape.seq);
   if (tokens > 0)
     c.shape.micro_batch = tokens / c.shape.seq;
 }
@@ -84,9 +83,9 @@ void complete_micro_batches(Case& c, const Draft& draft) {
   if (draft.micro_batches_per_rank > 0)
     count = draft.micro_batches_per_rank * sharers;
   if (count > most_micro_batches)
-    throw InputError(fmt::format(
-        "micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
-  c.micro_batches = static_cast<int>(count);
+    throw InputError(
+        "micro_batches: {} a step are too many; use at most {}", count, most_micro_batches);
+  c.micro_batches = count;
 }
 
 int heads_of(const Draft& draft) {
@@ -96,32 +95,8 @@ int heads_of(const Draft& draft) {
   if (shape.heads > 0)
     return shape.heads;
   if (shape.hidden % draft.head_dim != 0)
-    throw InputError(
-        fmt::format("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden));
-  return static_cast<int>(shape.hidden / draft.head_dim);
-}
-
-/// A file must give at least one sequence and the token after it.
-void check_data(const Case& c, const Job& job) {
-  if (c.data == "synthetic")
-    return;
-  if (c.shape.vocab < 256)
-    throw InputError(fmt::format(
-        "vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
-  if (job.planning)
-    return;
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(c.data, error);
-  if (error)
-    throw InputError(
-        fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
-            printable(c.data)));
-  if (bytes <= static_cast<std::uintmax_t>(c.shape.seq))
-    throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}",
-        printable(c.data),
-        counted(static_cast<std::int64_t>(bytes), "byte"),
-        counted(c.shape.seq, "token"),
-        c.shape.seq + 1));
+    throw InputError("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden);
+  return shape.hidden / draft.head_dim;
 }
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
@@ -131,11 +106,10 @@ Case complete(const Draft& draft, const Job& job) {
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
   if (c.ranks % c.shape.context.count != 0)
-    throw InputError(
-        fmt::format("context: {0} do not divide into context groups of {1}; use a divisor of {2}",
-            counted(c.ranks, "rank"),
-            c.shape.context.count,
-            c.ranks));
+    throw InputError("context: {0} do not divide into context groups of {1}; use a divisor of {2}",
+        counted(c.ranks, "rank"),
+        c.shape.context.count,
+        c.ranks);
   complete_micro_batch(c, draft.tokens);
   complete_micro_batches(c, draft);
   c.shape.heads = heads_of(draft);
@@ -155,7 +129,7 @@ Case complete(const Draft& draft, const Job& job) {
   // After the checks of ranks and groups: the other schedules share them.
   if (entry_of(c.schedule).one_rank)
     c = on_one_rank(std::move(c));
-  check_data(c, job);
+  model::check_data(c.shape, c.data, !job.planning);
   schedule::check(request_of(c));
   c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
   return c;
@@ -185,8 +159,7 @@ void require_one_of_each(const GivenKeys& given) {
   for (const Setting& key : keys())
     if (given.contains(key.name))
       if (const auto [at, is_new] = by_meaning.try_emplace(key.meaning(), key.name); !is_new)
-        throw InputError(
-            fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
+        throw InputError("{}: given together with {}; keep one of the two", key.name, at->second);
 }
 
 /// Throws InputError if a list is given for one value, one value for a list, or what no key can
@@ -203,7 +176,7 @@ void require_form(const Setting& key, const GivenKey& given) {
   if (given.values.empty() || std::ranges::count(given.values, "") > 0)
     fault = "a value is empty";
   if (fault != nullptr)
-    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example()));
+    throw InputError("{}: {}; write for example {}", key.name, fault, key.example());
 }
 
 /// Single values and defaults go into the draft, lists become axes.
@@ -214,9 +187,9 @@ std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
     const auto at = given.find(key.name);
     if (at == given.end()) {
       if (key.required())
-        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example()));
+        throw InputError("{}: not given; add for example {}", key.name, key.example());
       if (!key.initial.empty())
-        key.form.store(draft, key.name, key.initial);
+        key.store(draft, key.initial);
       continue;
     }
     require_form(key, at->second);
@@ -224,7 +197,7 @@ std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
     const bool swept = values.size() > 1;
     Draft scratch;
     for (const std::string& value : values)
-      key.form.store(swept ? scratch : draft, key.name, value);
+      key.store(swept ? scratch : draft, value);
     if (swept)
       axes.push_back({&key, values});
   }
@@ -235,10 +208,9 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   std::size_t count = 1;
   for (const Axis& axis : axes) {
     if (axis.values.size() > most_cases / count)
-      throw InputError(
-          fmt::format("{}: the lists of this deck make more than {} cases; shorten one",
-              axis.key->name,
-              most_cases));
+      throw InputError("{}: the lists of this deck make more than {} cases; shorten one",
+          axis.key->name,
+          most_cases);
     count *= axis.values.size();
   }
   return count;
@@ -321,7 +293,7 @@ void expand(const GivenKeys& given, const Job& job, Deck& deck) {
     const std::vector<AxisValue> values = combination_of(i, axes);
     for (const auto& [axis, position] : values) {
       const auto& [key, texts] = axes[axis];
-      key->form.store(draft, key->name, texts[position]);
+      key->store(draft, texts[position]);
     }
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {

@@ -37,8 +37,8 @@ ValueOf value_of(T Owner::* field) {
 /// A whole number of [least, most], "4K" allowed.
 template <class T, class Owner>
 KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
-  const auto store = [=](Draft& draft, const std::string& key, const std::string& value) {
-    field_of(draft, field) = static_cast<T>(to_size(key, value, least, most));
+  const auto store = [=](Draft& draft, const std::string& value) {
+    field_of(draft, field) = static_cast<T>(to_size(value, least, most));
   };
   return {"size", store, value_of(field)};
 }
@@ -46,8 +46,8 @@ KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
 /// One of some words, stored as such or as the enumerator of its position.
 template <class T, class Owner>
 KeyForm choice(T Owner::* field, std::vector<std::string> words) {
-  const auto store = [=](Draft& draft, const std::string& key, const std::string& value) {
-    const std::size_t at = to_choice(key, value, words);
+  const auto store = [=](Draft& draft, const std::string& value) {
+    const std::size_t at = to_choice(value, words);
     if constexpr (std::is_enum_v<T>)
       field_of(draft, field) = static_cast<T>(at);
     else
@@ -58,29 +58,28 @@ KeyForm choice(T Owner::* field, std::vector<std::string> words) {
 
 template <class Owner>
 KeyForm text(std::string Owner::* field, const char* type) {
-  const auto store = [=](Draft& draft, const std::string&, const std::string& value) {
+  const auto store = [=](Draft& draft, const std::string& value) {
     field_of(draft, field) = value;
   };
   return {type, store, value_of(field)};
 }
 
-void store_schedule(Draft& draft, const std::string&, const std::string& spec) {
+void store_schedule(Draft& draft, const std::string& spec) {
   draft.schedule = schedule::to_text(schedule::parse_spec(spec));
 }
 
-void store_learning_rate(Draft& draft, const std::string& key, const std::string& value) {
-  draft.learning_rate = to_positive(key, value);
+void store_learning_rate(Draft& draft, const std::string& value) {
+  draft.learning_rate = to_positive(value);
   if (draft.learning_rate > 100)
-    throw InputError(fmt::format(
-        "{}: {} is more than 100; usual values are 1e-5 to 1e-2", key, in_quotes(value)));
+    throw InputError("{} is more than 100; usual values are 1e-5 to 1e-2", in_quotes(value));
 }
 
-void store_clip_norm(Draft& draft, const std::string& key, const std::string& value) {
-  draft.clip_norm = value == "off" ? 0 : to_positive(key, value);
+void store_clip_norm(Draft& draft, const std::string& value) {
+  draft.clip_norm = value == "off" ? 0 : to_positive(value);
 }
 
-void store_context(Draft& draft, const std::string& key, const std::string& value) {
-  draft.shape.context.count = static_cast<int>(to_size(key, value, 1, most_ranks));
+void store_context(Draft& draft, const std::string& value) {
+  draft.shape.context.count = to_size(value, 1, most_ranks);
 }
 
 std::string clip_norm_text(const Case& c) {
@@ -371,6 +370,17 @@ const std::vector<Setting>& columns() {
   return found;
 }
 
+void Setting::store(Draft& draft, const std::string& given) const {
+  try {
+    form.store(draft, given);
+  } catch (const InputError& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with(name + ":"))  // of a schedule and its options
+      throw;
+    throw InputError("{}: {}", name, what);
+  }
+}
+
 const Setting* find_key(const std::string& name) {
   const auto at = std::ranges::find(keys(), name, &Setting::name);
   return at == keys().end() ? nullptr : &*at;
@@ -379,10 +389,10 @@ const Setting* find_key(const std::string& name) {
 const Setting* require_key(const std::string& name, const std::string& where) {
   if (const Setting* key = find_key(name))
     return key;
-  throw InputError(fmt::format("{}: unknown key \"{}\"{} (minitaw help keys lists all)",
+  throw InputError("{}: unknown key \"{}\"{} (minitaw help keys lists all)",
       where,
       printable(name),
-      did_you_mean(name, list_of(keys(), &Setting::name))));
+      did_you_mean(name, list_of(keys(), &Setting::name)));
 }
 
 std::string identity(const Case& c) {

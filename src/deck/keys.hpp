@@ -22,9 +22,8 @@ using ValueOf = std::function<Cell(const Case&)>;
 /// How a deck gives the value of a key.
 struct KeyForm {
   std::string type{};  ///< for the reader: "size", "name", "number", "text"
-  /// Checks a value of the key that is named and puts it into the draft. Throws InputError
-  /// "key: ...".
-  std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
+  /// Checks a value and puts it into the draft. Throws InputError.
+  std::function<void(Draft& draft, const std::string& value)> store{};
   ValueOf value{};  ///< what was stored; empty: of the draft only
 };
 
@@ -52,6 +51,9 @@ struct Setting {
   Identity identity = Identity::always;
   /// As identity() writes it, if not as the value.
   std::function<std::string(const Case&)> text{};
+
+  /// Puts a value of the key into the draft. Throws InputError "key: ...".
+  void store(Draft& draft, const std::string& given) const;
 
   [[nodiscard]] const std::string& meaning() const {
     return in_place_of.empty() ? name : in_place_of;

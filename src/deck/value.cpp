@@ -20,7 +20,7 @@ std::optional<std::int64_t> read_size(std::string_view text) {
   int bits = 0;
   constexpr std::string_view suffixes = "KkMmGg";
   if (const auto at = text.empty() ? text.npos : suffixes.find(text.back()); at != text.npos) {
-    bits = 10 * static_cast<int>(at / 2 + 1);
+    bits = 10 * (at / 2 + 1);
     text.remove_suffix(1);
   }
   std::int64_t number = 0;
@@ -74,72 +74,55 @@ GivenKey parse_words(std::string_view text, bool may_split) {
 }
 }  // namespace
 
-std::string printable(std::string_view text, std::size_t most) {
-  std::size_t end = std::min(text.size(), most);
-  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
-    --end;
-  std::string out(text.substr(0, end));
-  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return out + (end < text.size() ? "..." : "");
-}
-
 std::string in_quotes(std::string_view text) {
   return fmt::format("\"{}\"", printable(text));
 }
 
-std::int64_t to_size(
-    const std::string& key, const std::string& text, std::int64_t least, std::int64_t most) {
+std::int64_t to_size(const std::string& text, std::int64_t least, std::int64_t most) {
   const std::optional<std::int64_t> number = read_size(text);
   if (!number)
-    throw InputError(fmt::format(
-        "{}: {} is not a whole number; write for example 4096 or \"4K\"", key, in_quotes(text)));
+    throw InputError("{} is not a whole number; write for example 4096 or \"4K\"", in_quotes(text));
   if (*number < least || *number > most)
-    throw InputError(fmt::format(
-        "{}: {} is out of range; it must be from {} to {}", key, in_quotes(text), least, most));
+    throw InputError("{} is out of range; it must be from {} to {}", in_quotes(text), least, most);
   return *number;
 }
 
-double to_positive(const std::string& key, const std::string& text) {
+double to_positive(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) ||
       number <= 0)
-    throw InputError(fmt::format(
-        "{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
+    throw InputError("{} is not a number above zero; write for example 1e-3", in_quotes(text));
   return number;
 }
 
-std::size_t to_choice(
-    const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
+std::size_t to_choice(const std::string& text, const std::vector<std::string>& choices) {
   const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
-    throw InputError(fmt::format("{}: {} is not one of {}{}",
-        key,
+    throw InputError("{} is not one of {}{}",
         in_quotes(text),
         fmt::join(choices, ", "),
-        did_you_mean(text, choices)));
-  return static_cast<std::size_t>(at - choices.begin());
+        did_you_mean(text, choices));
+  return at - choices.begin();
 }
 
 std::string read_text(const std::string& path) {
   const std::string name = printable(path);
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
-    throw InputError(fmt::format("deck {} is a folder; name a TOML file", name));
+    throw InputError("deck {} is a folder; name a TOML file", name);
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw InputError(fmt::format("deck {} cannot be read: no such file, or no permission", name));
+    throw InputError("deck {} cannot be read: no such file, or no permission", name);
   std::string text(most_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  file.read(text.data(), std::ssize(text));
   if (file.bad())
-    throw InputError(fmt::format("deck {} cannot be read to its end", name));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+    throw InputError("deck {} cannot be read to its end", name);
+  text.resize(file.gcount());
   if (text.size() > most_bytes)
-    throw InputError(
-        fmt::format("deck {} is larger than 1 MiB; a deck is a short TOML text", name));
+    throw InputError("deck {} is larger than 1 MiB; a deck is a short TOML text", name);
   if (text.empty())
-    throw InputError(
-        fmt::format("deck {} is empty; it needs at least layers, hidden, heads and seq", name));
+    throw InputError("deck {} is empty; it needs at least layers, hidden, heads and seq", name);
   return text;
 }
 
@@ -156,12 +139,11 @@ GivenKeys parse_toml(const std::string& text, const std::string& path) {
       const auto add = [&](const toml::node& item) {
         const std::optional<std::string> value = text_of(item);
         if (!value)
-          throw InputError(
-              fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
-                          "level, but no {}",
-                  written.where,
-                  printable(key.str()),
-                  fmt::streamed(item.type())));
+          throw InputError("{}: {}: a deck holds numbers, texts and lists of them at its top "
+                           "level, but no {}",
+              written.where,
+              printable(key.str()),
+              fmt::streamed(item.type()));
         written.values.push_back(*value);
       };
       if (list == nullptr)
@@ -171,8 +153,8 @@ GivenKeys parse_toml(const std::string& text, const std::string& path) {
       given[require_key(std::string(key.str()), written.where)->name] = std::move(written);
     }
   } catch (const toml::parse_error& error) {
-    throw InputError(fmt::format(
-        "{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
+    throw InputError(
+        "{}: not TOML: {}", place(error.source()), printable(error.description(), 300));
   }
   return given;
 }
@@ -181,13 +163,12 @@ void override_key(GivenKeys& given, const std::string& text) {
   const auto equals = text.find('=');
   const std::string name(trim(std::string_view(text).substr(0, equals)));
   if (equals == std::string::npos || name.empty())
-    throw InputError(
-        fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
+    throw InputError("--set {}: write key=value, for example --set seq=4K,8K", printable(text));
   const Setting* key = require_key(name, "--set");
   if (const auto found = given.find(key->name);
       found != given.end() && found->second.where == "--set")
-    throw InputError(fmt::format(
-        "--set: {} is set twice; give it once, as a list if it shall be swept", key->name));
+    throw InputError(
+        "--set: {} is set twice; give it once, as a list if it shall be swept", key->name);
   std::erase_if(given, [&](const auto& other) {
     return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
   });

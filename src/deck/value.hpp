@@ -16,19 +16,15 @@ struct GivenKey {
 };
 
 using GivenKeys = std::map<std::string, GivenKey>;
-/// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control
-/// characters.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
 [[nodiscard]] std::string in_quotes(std::string_view text);
-/// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..." unless in
-/// [least, most].
-[[nodiscard]] std::int64_t to_size(
-    const std::string& key, const std::string& text, std::int64_t least, std::int64_t most);
+/// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError unless in [least,
+/// most].
+[[nodiscard]] std::int64_t to_size(const std::string& text, std::int64_t least, std::int64_t most);
 /// A finite number above zero. Throws InputError.
-[[nodiscard]] double to_positive(const std::string& key, const std::string& text);
+[[nodiscard]] double to_positive(const std::string& text);
 /// The position of one of the given words. Throws InputError that names the nearest.
 [[nodiscard]] std::size_t to_choice(
-    const std::string& key, const std::string& text, const std::vector<std::string>& choices);
+    const std::string& text, const std::vector<std::string>& choices);
 /// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized
 /// file.
 [[nodiscard]] std::string read_text(const std::string& path);

@@ -379,7 +379,7 @@ Reference float64_reference(const Case& any, int steps) {
     ReferenceTensors gradient = model::reference_zeros(layout);
     double loss = 0;
     for (int m = 0; m < c.micro_batches; ++m) {
-      source.fill(tokens, targets, s, m * c.shape.micro_batch);
+      source.fill(tokens, targets, s, m * c.shape.micro_batch, model::runs_of(c.shape));
       loss += model.accumulate(gradient, tokens, targets, engine::loss_scale(c));
     }
     keep(reference, s + 1 == steps, loss, named(layout, gradient));

@@ -12,13 +12,13 @@ struct Sizes {
   double element;  ///< bytes of one
 
   explicit Sizes(const Shape& shape)
-      : tokens(static_cast<double>(shape.tokens())),
-        hidden(static_cast<double>(shape.hidden)),
-        width(static_cast<double>(shape.heads * shape.head_dim())),
-        rotated(width + static_cast<double>(shape.kv_heads * shape.head_dim())),
-        vocab(static_cast<double>(shape.vocab)),
-        keys(static_cast<double>(2 * shape.span.begin + shape.span_seq())),
-        element(static_cast<double>(bytes_of(shape.dtype))) {}
+      : tokens(shape.tokens()),
+        hidden(shape.hidden),
+        width(shape.heads * shape.head_dim()),
+        rotated(width + shape.kv_heads * shape.head_dim()),
+        vocab(shape.vocab),
+        keys(2 * shape.span.begin + shape.span_seq()),
+        element(bytes_of(shape.dtype)) {}
 };
 
 }  // namespace
@@ -53,12 +53,12 @@ Price in_flops() {
 
 BlockCost cost_of_block(const Shape& shape, const Price& price) {
   const Sizes n(shape);
-  const auto ffn = static_cast<double>(shape.ffn);
+  const double ffn = shape.ffn;
   const auto product = [&](double in, double out) {
     return price.product(2 * n.tokens * in * out);
   };
   const auto memory = [&](double elements) { return price.memory(elements * n.element); };
-  const double of_qkv = product(n.hidden, static_cast<double>(shape.qkv()));
+  const double of_qkv = product(n.hidden, shape.qkv());
   const double last = product(ffn, n.hidden);
   const double others = product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
   const double scores = 2 * n.tokens * n.keys * n.width;  // causal

@@ -11,7 +11,7 @@ namespace minitaw::model {
 UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
   const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
   const double depth = ends_a_half ? 2.0 * shape.layers : 1.0,
-               fan_in = tensor.role == Role::embedding ? 1.0 : static_cast<double>(tensor.cols);
+               fan_in = tensor.role == Role::embedding ? 1.0 : tensor.cols;
   return {philox_key(seed, Stream::weights),
       {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
       tensor.is_gain() ? 1.0F : 0.0F,
@@ -21,41 +21,49 @@ UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t s
 void initialise(
     std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
   if (std::ssize(weights) != flat.elements)
-    throw LogicError(fmt::format(
-        "{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
+    throw LogicError(
+        "{} initial weights for a buffer of {} elements", weights.size(), flat.elements);
   std::ranges::fill(weights, 0.0F);
   for (const Tensor& tensor : flat.tensors) {
     const UniformRow row = initial_row(tensor, shape, seed);
     for (std::int64_t i = 0; i < tensor.size(); ++i)
-      weights[tensor.offset + i] =
-          row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
+      weights[tensor.offset + i] = row.number(row.words(i / 4)[i % 4]);
   }
+}
+
+void check_data(const Shape& shape, const std::string& data, bool exists) {
+  if (data == "synthetic")
+    return;
+  if (shape.vocab < 256)
+    throw InputError(
+        "vocab: {} is too small for the bytes of a file; use at least 256", shape.vocab);
+  if (!exists)
+    return;
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(data, error);
+  if (error)
+    throw InputError("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
+        printable(data));
+  if (std::cmp_less_equal(bytes, shape.seq))
+    throw InputError("data: {} has {}; a sequence of {} needs at least {}",
+        printable(data),
+        counted(bytes, "byte"),
+        counted(shape.seq, "token"),
+        shape.seq + 1);
 }
 
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
     : vocab_(shape.vocab),
       seq_(shape.seq),
-      runs_(runs_of(shape)),
       seed_(seed) {
   if (data == "synthetic")
     return;
-  if (vocab_ < 256)
-    throw InputError(
-        fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
+  check_data(shape, data);
   path_ = data;
-  std::error_code missing;
-  if (std::filesystem::is_regular_file(path_, missing))
-    file_.open(path_, std::ios::binary | std::ios::ate);
-  if (!file_.is_open())
-    throw InputError(
-        fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
-  file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
-  if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
-    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}",
-        data,
-        file_bytes_,
-        seq_,
-        seq_ + 1));
+  file_bytes_ = std::filesystem::file_size(path_);
+  file_.open(path_, std::ios::binary);
+  if (!file_)
+    throw InputError("data: {} cannot be read: no permission", printable(path_));
 }
 
 void TokenSource::fill(std::span<std::int32_t> tokens,
@@ -68,12 +76,12 @@ void TokenSource::fill(std::span<std::int32_t> tokens,
   for (const SequenceRun& run : runs)
     of_sequence += run.count;
   if (count % of_sequence != 0 || std::ssize(targets) != count)
-    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {} here",
+    throw LogicError("{} tokens and {} targets asked for; a sequence has {} here",
         count,
         targets.size(),
-        of_sequence));
+        of_sequence);
   // Of the whole sequence: a target may be in the chunk of another rank.
-  std::vector<std::int32_t> values(static_cast<std::size_t>(seq_) + 1);
+  std::vector<std::int32_t> values(seq_ + 1);
   for (std::int64_t begin = 0; begin < count; begin += of_sequence) {
     sequence(values, step, first++);
     for (const auto& [row, length, position] : runs) {
@@ -98,20 +106,19 @@ void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, st
   auto four = words(0);
   if (!path_.empty())
     return read(values, four[0] | std::uint64_t{four[1]} << 32);
-  values[0] = static_cast<std::int32_t>(four[0] % vocab_);
+  values[0] = four[0] % vocab_;
   for (std::size_t i = 1; i < values.size(); ++i) {
     if (i % 4 == 0)
       four = words(i);
-    values[i] = static_cast<std::int32_t>(
-        (values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
+    values[i] = (values[i - 1] + std::int64_t{1} + (four[i % 4] >> 30)) % vocab_;
   }
 }
 
 void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
   const std::uint64_t places = file_bytes_ - values.size() + 1;
   std::vector<char> bytes(values.size());
-  file_.seekg(static_cast<std::streamoff>(random % places));
-  if (!file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+  file_.seekg(random % places);
+  if (!file_.read(bytes.data(), std::ssize(bytes)))
     throw std::runtime_error(
         fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
   std::transform(bytes.begin(), bytes.end(), values.begin(), [](char byte) {
@@ -127,9 +134,9 @@ std::size_t sort_positions(std::span<std::int32_t> order,
     std::span<std::int32_t> segments,
     std::span<const std::int32_t> tokens,
     std::int64_t vocab) {
-  std::vector<std::int32_t> next(static_cast<std::size_t>(vocab));
+  std::vector<std::int32_t> next(vocab);
   for (const std::int32_t token : tokens)
-    ++next[static_cast<std::size_t>(token)];
+    ++next[token];
   std::size_t used = 0;
   std::int32_t begin = 0;
   for (std::int32_t& count : next) {
@@ -138,9 +145,8 @@ std::size_t sort_positions(std::span<std::int32_t> order,
     begin += std::exchange(count, begin);
   }
   segments[used++] = begin;
-  for (std::size_t position = 0; position < tokens.size(); ++position)
-    order[static_cast<std::size_t>(next[static_cast<std::size_t>(tokens[position])]++)] =
-        static_cast<std::int32_t>(position);
+  for (const int position : indices(tokens))
+    order[next[tokens[position]]++] = position;
   return used;
 }
 }  // namespace minitaw::model

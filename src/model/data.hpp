@@ -16,37 +16,31 @@ namespace minitaw::model {
 /// use model::draw().
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed);
 
+/// Throws InputError unless `data` is "synthetic" or, with V >= 256, a file with a sequence and the
+/// token after it; unless it `exists` already, its length does not matter.
+void check_data(const Shape& shape, const std::string& data, bool exists = true);
+
 /// Source of the tokens of a step: the bytes of a file (V >= 256), or "synthetic". A sequence
 /// depends only on (seed, step, its number in the step), however micro-batches and ranks divide it.
 /// File: each begins at a random byte. Synthetic: each token is the one before plus 1 to 4, modulo
 /// V: the loss can fall from ln V to ln 4.
 class TokenSource {
 public:
-  /// Throws InputError if the file cannot be read, is not a regular one, has at most S bytes, or V
-  /// < 256.
+  /// Throws InputError as check_data(), or if the file cannot be read.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
   /// Fills tokens and targets (one further) of B sequences from number `first` of the `step` on,
-  /// all ranks counted: [B, S], or `runs` of each. For one thread.
+  /// all ranks counted: `runs` of each. For one thread.
   void fill(std::span<std::int32_t> tokens,
       std::span<std::int32_t> targets,
       std::int64_t step,
       std::int64_t first,
       std::span<const SequenceRun> runs);
 
-  /// With the shape's runs: all of each sequence, or [B, S / n].
-  void fill(std::span<std::int32_t> tokens,
-      std::span<std::int32_t> targets,
-      std::int64_t step,
-      std::int64_t first) {
-    fill(tokens, targets, step, first, runs_);
-  }
-
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
   void read(std::span<std::int32_t> values, std::uint64_t random);
 
   std::int64_t vocab_, seq_;
-  std::vector<SequenceRun> runs_;
   std::uint64_t seed_;
   std::string path_;  ///< empty: synthetic
   std::ifstream file_;

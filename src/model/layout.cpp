@@ -15,7 +15,7 @@ constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
 void check_size(const char* key, std::int64_t value) {
   if (value < 1 || value > largest)
-    throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
+    throw InputError("{} = {}: it must be 1 to {}", key, value, largest);
 }
 
 /// Tokens that the length of every slice is a multiple of: 2 n chunks are equal.
@@ -35,53 +35,49 @@ void check_sizes(const Shape& shape) {
   for (const auto& [key, size] : sizes)
     check_size(key, size);
   if (const auto [index, count] = shape.context; count < 1 || index < 0 || index >= count)
-    throw LogicError(fmt::format("part {} of {} of a sequence", index, count));
+    throw LogicError("part {} of {} of a sequence", index, count);
   if (shape.shares_sequences() && shape.seq % (2 * shape.context.count) != 0)
-    throw InputError(fmt::format(
+    throw InputError(
         "seq = {}: context = {} divides a sequence into {} equal chunks; use a multiple "
         "of {}, or context = 1",
         shape.seq,
         shape.context.count,
         2 * shape.context.count,
-        2 * shape.context.count));
+        2 * shape.context.count);
   if (const std::int64_t least = shape.slices * least_slice(shape);
       shape.slices < 1 || shape.seq < least)
-    throw InputError(fmt::format("seq = {}: slices = {}{} need a sequence of at least {}",
+    throw InputError("seq = {}: slices = {}{} need a sequence of at least {}",
         shape.seq,
         shape.slices,
         shape.shares_sequences() ? fmt::format(" with context = {}", shape.context.count) : "",
-        counted(least, "token")));
+        counted(least, "token"));
   if (shape.key_parts < 1 || shape.kv_heads % shape.key_parts != 0)
-    throw InputError(fmt::format(
-        "context_parts = {} does not divide kv_heads = {}", shape.key_parts, shape.kv_heads));
+    throw InputError(
+        "context_parts = {} does not divide kv_heads = {}", shape.key_parts, shape.kv_heads);
 }
 
 void check_heads(const Shape& shape) {
   if (shape.hidden % shape.heads != 0)
-    throw InputError(
-        fmt::format("heads = {} does not divide hidden = {}", shape.heads, shape.hidden));
+    throw InputError("heads = {} does not divide hidden = {}", shape.heads, shape.hidden);
   if (shape.heads % shape.kv_heads != 0)
-    throw InputError(
-        fmt::format("kv_heads = {} does not divide heads = {}", shape.kv_heads, shape.heads));
+    throw InputError("kv_heads = {} does not divide heads = {}", shape.kv_heads, shape.heads);
   if (shape.head_dim() % 2 != 0)
-    throw InputError(
-        fmt::format("hidden / heads = {} / {} = {}: the head dimension must be even, because "
-                    "rotary embedding turns pairs",
-            shape.hidden,
-            shape.heads,
-            shape.head_dim()));
+    throw InputError("hidden / heads = {} / {} = {}: the head dimension must be even, because "
+                     "rotary embedding turns pairs",
+        shape.hidden,
+        shape.heads,
+        shape.head_dim());
 }
 
 /// Refuses a shape whose buffers a 64-bit size cannot count, so that no later code needs to check.
 void check_products(const Shape& shape) {
   // in floating point, where nothing overflows
-  const double layers = shape.layers, hidden = static_cast<double>(shape.hidden),
-               vocab = static_cast<double>(shape.vocab), ffn = static_cast<double>(shape.ffn),
-               tokens = static_cast<double>(shape.seq) * static_cast<double>(shape.micro_batch),
-               qkv = (shape.heads + 2.0 * shape.kv_heads) * static_cast<double>(shape.head_dim());
+  const double layers = shape.layers, hidden = shape.hidden, vocab = shape.vocab, ffn = shape.ffn,
+               tokens = 1.0 * shape.seq * shape.micro_batch,
+               qkv = (shape.heads + 2.0 * shape.kv_heads) * shape.head_dim();
   const auto require = [](double size, std::int64_t limit, const std::string& what) {
-    if (size > static_cast<double>(limit))
-      throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, limit));
+    if (size > limit)
+      throw InputError("{} is larger than {}; make one of them smaller", what, limit);
   };
   require(
       tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
@@ -204,9 +200,9 @@ std::int64_t granule_of(const Shape& shape) {
 
 /// The tokens of a prefix that has this share of a block's FLOPs.
 double prefix_with(const Shape& shape, double share) {
-  const auto tokens = static_cast<double>(shape.seq);
-  const auto of_token = static_cast<double>(block_matmul_parameters(shape));
-  const auto of_pair = static_cast<double>(shape.heads * shape.head_dim());
+  const double tokens = shape.seq;
+  const double of_token = block_matmul_parameters(shape);
+  const double of_pair = shape.heads * shape.head_dim();
   const double all = share * (of_token * tokens + of_pair * tokens * tokens);
   return 2 * all / (of_token + std::sqrt(of_token * of_token + 4 * of_pair * all));
 }
@@ -216,10 +212,9 @@ std::vector<Shape> slices_of(const Shape& shape) {
   const std::int64_t granule = granule_of(shape), least = least_slice(shape);
   std::vector<Shape> slices;
   for (std::int64_t begin = 0, i = 1; i <= shape.slices; ++i) {
-    const double share = static_cast<double>(i) / shape.slices;
-    const double ideal =
-        shape.even_slices ? share * static_cast<double>(shape.seq) : prefix_with(shape, share);
-    std::int64_t end = std::llround(ideal / static_cast<double>(granule)) * granule;
+    const double share = 1.0 * i / shape.slices;
+    const double ideal = shape.even_slices ? share * shape.seq : prefix_with(shape, share);
+    std::int64_t end = std::llround(ideal / granule) * granule;
     // Every slice has something, whatever the rounding says.
     end = std::clamp(end, begin + least, shape.seq - (shape.slices - i) * least);
     slices.push_back(shape);
@@ -239,9 +234,9 @@ std::int64_t block_matmul_parameters(const Shape& shape) {
 
 Flops flops_per_token(const Shape& shape) {
   const std::int64_t blocks = shape.layers * block_matmul_parameters(shape);
-  const auto weights = static_cast<double>(shape.vocab * shape.hidden + blocks);
-  const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim()),
-               causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
+  const double weights = shape.vocab * shape.hidden + blocks;
+  const double width = 1.0 * shape.heads * shape.head_dim(),
+               causal = 6.0 * shape.layers * shape.seq * width;
   return {6 * weights, causal, 2 * causal};
 }
 
@@ -269,7 +264,7 @@ BlockCosts block_costs(const Shape& shape) {
 std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut) {
   const std::int64_t block = costs.block, head = cut.head_counts ? costs.head : 0;
   if (block < 1 || cut.shards < 1 || cut.shards > layers)
-    throw LogicError(fmt::format("{} runs of {} blocks that cost {}", cut.shards, layers, block));
+    throw LogicError("{} runs of {} blocks that cost {}", cut.shards, layers, block);
   // Blocks of the last so many shards, if none of them costs more than `cap`.
   const auto room = [&](std::int64_t cap, std::int64_t shards) {
     return (cap - head) / block + (shards - 1) * (cap / block);
@@ -284,11 +279,11 @@ std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& c
                        least = std::max<std::int64_t>(1, blocks - room(cap, after)),
                        most = std::min(cap / block, blocks - after),
                        length = std::clamp(nearest, least, most);
-    lengths.push_back(static_cast<int>(length));
+    lengths.push_back(length);
     blocks -= length;
     cost -= length * block;
   }
-  lengths.push_back(static_cast<int>(blocks));
+  lengths.push_back(blocks);
   return lengths;
 }
 
@@ -296,13 +291,12 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
   if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 ||
       (cut.embeddings_split && cut.slices != 2))
-    throw LogicError(fmt::format("{} shards of {} parts, {} slices of the embeddings",
+    throw LogicError("{} shards of {} parts, {} slices of the embeddings",
         cut.shards,
         cut.shard_parts,
-        cut.slices));
+        cut.slices);
   if (cut.shards > shape.layers)
-    throw InputError(
-        fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
+    throw InputError("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards);
   Layout layout{shape, {}, make_embeddings(shape, cut)};
   if (shape.has_slices())
     layout.slices = slices_of(shape);

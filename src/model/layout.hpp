@@ -95,7 +95,6 @@ struct Shape {
 /// of it; the first one has this position in the sequence.
 struct SequenceRun {
   std::int64_t row = 0, count = 0, position = 0;
-  friend bool operator==(const SequenceRun&, const SequenceRun&) = default;
 };
 
 /// The runs that a rank computes, in the order of its rows: all of a sequence or slice, or a head
@@ -176,7 +175,7 @@ struct Shard : Flat {
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
-    return tensors[static_cast<std::size_t>(block * roles_per_block + static_cast<int>(role))];
+    return tensors[block * roles_per_block + static_cast<int>(role)];
   }
 };
 
@@ -186,8 +185,7 @@ struct Embeddings : Flat {
       0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
 
   [[nodiscard]] const Tensor& tensor(Role role) const {
-    return tensors[static_cast<std::size_t>(
-        static_cast<int>(role) - static_cast<int>(Role::embedding))];
+    return tensors[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   }
 };
 

@@ -115,7 +115,7 @@ std::uint64_t reference_activation_bytes(const Shape& shape) {
   // Of the backward pass of a block, or of the loss; both with the hidden state that comes and
   // goes.
   const std::int64_t passing = std::max(6 * hidden + qkv + 3 * shape.ffn, 4 * hidden + shape.vocab);
-  return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (saved + passing));
+  return sizeof(double) * shape.tokens() * (saved + passing);
 }
 
 ReferenceTensors reference_zeros(const Layout& layout) {
@@ -149,7 +149,7 @@ double Reference::accumulate(ReferenceTensors& gradient,
   const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x = plain::embedding_forward(view(weights_.back(), embedding), tokens, shape.hidden);
   std::vector<Block> blocks;
-  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+  for (const int s : indices(layout_.shards))
     for (int i = 0; i < layout_.shards[s].layers; ++i) {
       blocks.emplace_back(shape, layout_.shards[s], i, weights_[s]);
       x = blocks.back().forward(x);
@@ -173,7 +173,7 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
       adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
   AdamW of_gains = adamw;
   of_gains.decay = 0;
-  for (std::size_t p = 0; p < parts.size(); ++p)
+  for (const int p : indices(parts))
     for (const Tensor& tensor : parts[p]->tensors)
       plain::adamw(view(weights_[p], tensor),
           view(moment1_[p], tensor),

@@ -522,7 +522,7 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
     Draft draft;
     if (!key.initial.empty()) {
-      EXPECT_NO_THROW(key.form.store(draft, key.name, key.initial)) << key.name;
+      EXPECT_NO_THROW(key.store(draft, key.initial)) << key.name;
     }
     EXPECT_NE(find_key(key.name), nullptr);
     EXPECT_THAT(help_text(), HasSubstr("\n" + key.name + " ("));

@@ -80,7 +80,7 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
     ReferenceTensors gradient = reference_zeros(layout_);
     double loss = 0;
     for (int m = 0; m < case_.micro_batches; ++m) {
-      source.fill(tokens, targets, step, m * case_.shape.micro_batch);
+      source.fill(tokens, targets, step, m * case_.shape.micro_batch, runs_of(case_.shape));
       loss += reference.accumulate(gradient, tokens, targets, scale);
     }
     EXPECT_NEAR(loss, losses()[step], 1e-11);

@@ -89,7 +89,7 @@ inline double step_of(const model::Reference& reference,
   model::TokenSource source(shape, "synthetic", default_seed);
   double loss = 0;
   for (int m = 0; m < count; ++m) {
-    source.fill(tokens, targets, step, m * shape.micro_batch);
+    source.fill(tokens, targets, step, m * shape.micro_batch, runs_of(shape));
     loss += reference.accumulate(
         gradient, tokens, targets, 1.0 / static_cast<double>(shape.tokens() * count));
   }

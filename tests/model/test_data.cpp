@@ -61,7 +61,7 @@ struct Batch {
 
 Batch batch_of(TokenSource& source, const Shape& shape, int step, int first) {
   Batch batch{Tokens(shape.tokens(), -1), Tokens(shape.tokens(), -1)};
-  source.fill(batch.tokens, batch.targets, step, first);
+  source.fill(batch.tokens, batch.targets, step, first, runs_of(shape));
   return batch;
 }
 
@@ -120,9 +120,9 @@ TEST(Tokens, OfAVocabularyOfOneAreZeroAndPartsOfASequenceAreRefused) {
   TokenSource source(shape, "synthetic", 1);
   EXPECT_EQ(batch_of(source, shape, 0, 0).targets, Tokens(4, 0));
   Tokens tokens(7), targets(7), fewer(4);
-  EXPECT_THROW(source.fill(tokens, targets, 0, 0), LogicError);
+  EXPECT_THROW(source.fill(tokens, targets, 0, 0, runs_of(shape)), LogicError);
   tokens.resize(8);
-  EXPECT_THROW(source.fill(tokens, fewer, 0, 0), LogicError);
+  EXPECT_THROW(source.fill(tokens, fewer, 0, 0, runs_of(shape)), LogicError);
 }
 
 TEST_F(TokenFile, BytesAreTokens) {
