@@ -71,21 +71,21 @@ std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uu
 void require_own_devices(std::span<const std::string> uuid_of_rank) {
   if (const auto ranks = shared_device(uuid_of_rank))
     throw InputError(
-        fmt::format("ranks {} and {} would share device {}: start as many ranks per node as it has "
-                    "devices, or add "
-                    "--share-devices (for tests: the ranks then take turns, and times mean little)",
-            ranks->first,
-            ranks->second,
-            uuid_of_rank[ranks->first]));
+        "ranks {} and {} would share device {}: start as many ranks per node as it has "
+        "devices, or add "
+        "--share-devices (for tests: the ranks then take turns, and times mean little)",
+        ranks->first,
+        ranks->second,
+        uuid_of_rank[ranks->first]);
 }
 
 #ifdef MINITAW_CUDA_DEVICES
 namespace {
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
-    throw InputError(fmt::format("{}: {}; this build needs a CUDA device and a driver for it",
+    throw InputError("{}: {}; this build needs a CUDA device and a driver for it",
         call,
-        cudaGetErrorString(code)));
+        cudaGetErrorString(code));
 }
 
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.

@@ -13,8 +13,7 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
     throw InputError("groups: no group given; at least one group of one rank is needed");
   for (int k = 0; k < count(); ++k) {
     if (sizes_[k] < 1)
-      throw InputError(
-          fmt::format("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]));
+      throw InputError("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]);
     first_.push_back(ranks());
     group_of_.insert(group_of_.end(), sizes_[k], k);
   }
@@ -22,17 +21,17 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
 
 Groups Groups::equal(int ranks, int count) {
   if (count < 1 || count > ranks || ranks % count != 0)
-    throw InputError(fmt::format(
+    throw InputError(
         "groups: {} cannot form {} equal groups; give a divisor of {} or sizes such as \"1+{}\"",
         counted(ranks, "rank"),
         count,
         ranks,
-        std::max(ranks - 1, 1)));
+        std::max(ranks - 1, 1));
   return Groups(std::vector<int>(count, ranks / count));
 }
 
-std::vector<int> Groups::members(int group) const {
-  std::vector<int> ranks(sizes_[group]);
+Ranks Groups::members(int group) const {
+  Ranks ranks(sizes_[group]);
   std::iota(ranks.begin(), ranks.end(), first_[group]);
   return ranks;
 }
@@ -60,9 +59,9 @@ Groups parse_groups(const std::string& text, int ranks) {
     const auto [next, error] =
         std::from_chars(std::to_address(part.begin()), end, sizes.emplace_back());
     if (error != std::errc() || next != end || sizes.back() < 1 || sizes.back() > left)
-      throw InputError(fmt::format("groups: \"{}\" is neither a number of groups nor their sizes; "
-                                   "write for example 2 or \"1+2+3\"",
-          text));
+      throw InputError("groups: \"{}\" is neither a number of groups nor their sizes; "
+                       "write for example 2 or \"1+2+3\"",
+          text);
     left -= sizes.back();
   }
   if (ranks == 0)
@@ -71,10 +70,10 @@ Groups parse_groups(const std::string& text, int ranks) {
     return Groups::equal(ranks, sizes[0]);
   const int missing = ranks - (most_ranks - left);
   if (sizes.empty() || (open ? missing < 1 : missing != 0))
-    throw InputError(fmt::format("groups: \"{}\" does not fit {}; make the sizes add up to {}",
+    throw InputError("groups: \"{}\" does not fit {}; make the sizes add up to {}",
         text,
         counted(ranks, "rank"),
-        ranks));
+        ranks);
   if (open)
     sizes.push_back(missing);
   return Groups(std::move(sizes));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <compare>
 #include <string>
 #include <vector>
 
 namespace minitaw::topology {
+using Ranks = std::vector<int>;  ///< some of a job
+
 /// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes
 /// may differ.
 class Groups {
@@ -15,9 +16,9 @@ public:
   /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
   static Groups equal(int ranks, int count);
 
-  [[nodiscard]] int count() const { return static_cast<int>(sizes_.size()); }
+  [[nodiscard]] int count() const { return std::ssize(sizes_); }
 
-  [[nodiscard]] int ranks() const { return static_cast<int>(group_of_.size()); }
+  [[nodiscard]] int ranks() const { return std::ssize(group_of_); }
 
   [[nodiscard]] int size(int group) const { return sizes_[group]; }
 
@@ -33,14 +34,14 @@ public:
 
   [[nodiscard]] const std::vector<int>& sizes() const { return sizes_; }
 
-  [[nodiscard]] std::vector<int> members(int group) const;
+  [[nodiscard]] Ranks members(int group) const;
   /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part,
   /// that part.
   [[nodiscard]] Groups within(int begin, int end) const;
   /// "1+2+3"
   [[nodiscard]] std::string text() const;
-  friend auto operator<=>(const Groups&, const Groups&) = default;
-  friend bool operator==(const Groups&, const Groups&) = default;  // nvcc 13 does not derive it
+  friend bool operator==(const Groups&, const Groups&) = default;
+
 private:
   std::vector<int> sizes_, first_, group_of_;
 };

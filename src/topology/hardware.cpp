@@ -22,7 +22,7 @@ Topology load(const std::string& xml) {
     throw std::bad_alloc();
   Topology node(raw, hwloc_topology_destroy);
   if (!xml.empty())
-    hwloc_topology_set_xmlbuffer(raw, xml.c_str(), static_cast<int>(xml.size()) + 1);
+    hwloc_topology_set_xmlbuffer(raw, xml.c_str(), xml.size() + 1);
   hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -110,6 +110,6 @@ Site look(const std::string& xml, const fs::path& classes) {
 
 int fewest_adapters(const std::vector<Site>& sites) {
   const auto count = [](const Site& site) { return 1 + std::ranges::count(site.adapters, ','); };
-  return static_cast<int>(count(std::ranges::min(sites, {}, count)));
+  return count(std::ranges::min(sites, {}, count));
 }
 }  // namespace minitaw::topology

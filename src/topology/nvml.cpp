@@ -73,7 +73,7 @@ double Library::energy(Device device) const {
   if (functions_.energy == nullptr)
     throw std::runtime_error("this NVML counts no energy");
   require_success(functions_.energy(device, &millijoules), "NVML's energy");
-  return static_cast<double>(millijoules);
+  return millijoules;
 }
 
 std::string Library::driver_version() const {

@@ -46,10 +46,10 @@ void require_launched_together(int ranks) {
   const int announced = announced_ranks();
   if (ranks != 1 || announced <= 1)
     return;
-  throw InputError(fmt::format(
+  throw InputError(
       "{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
       "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
       "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
-      announced));
+      announced);
 }
 }  // namespace minitaw::topology

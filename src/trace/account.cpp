@@ -57,12 +57,12 @@ public:
         lanes_(spans.size()),
         by_index_(spans.size()),
         last_of_collective_(matching_.transfers()),
-        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
-    for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
+        most_hops_(schedule::lanes * std::ssize(spans) + 1) {
+    for (const int r : indices(spans)) {
       const std::vector<Action>& actions = program.ranks[r].actions;
       for (std::int32_t i = 0; const Action& a : actions) {
         std::vector<Executed>& lane = lanes_[r][index_of(a.lane)];
-        const auto position = static_cast<std::int32_t>(lane.size());
+        const std::int32_t position = std::ssize(lane);
         lane.push_back({&a, spans[r][i], r, position, matching_.transfer_of({r, i})});
         ++i;
       }
@@ -204,7 +204,7 @@ RankTime total_of(const std::vector<RankTime>& ranks) {
     sum.idle += rank.idle;
     sum.communication += rank.communication;
     sum.hidden += rank.hidden;
-    for (std::size_t k = 0; k < sum.exposed.size(); ++k)
+    for (const int k : indices(sum.exposed))
       sum.exposed[k] += rank.exposed[k];
   }
   return sum;
@@ -213,7 +213,7 @@ RankTime total_of(const std::vector<RankTime>& ranks) {
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   StepAccount result{schedule::idle(program, spans).seconds, {}};
   Accountant accountant(program, spans);
-  for (int r = 0; r < static_cast<int>(spans.size()); ++r)
+  for (const int r : indices(spans))
     result.ranks.push_back(accountant.of(r, result.length));
   return result;
 }

@@ -5,7 +5,7 @@
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
-using schedule::Action, schedule::Kind, schedule::Place;
+using schedule::Action, schedule::Place;
 
 namespace {
 /// Collectives are numbered first, then messages by their sends. -1: no transfer.
@@ -16,12 +16,18 @@ int link_of(const schedule::Matching& matching, Place place) {
   if (transfer >= matching.messages)
     return transfer - matching.messages;
   const Place send = matching.sides_of(transfer)[0];
-  return matching.transfers() - matching.messages + static_cast<int>(matching.number(send));
+  return matching.transfers() - matching.messages + matching.number(send);
 }
 
-template <class Enum>
-Field named(const char* name, const char* doc, int (*value)(const Event&)) {
-  return {name, "1", doc, value, schedule::names_of<Enum>()};
+/// The field of an enumeration.
+template <auto member>
+Field coded(const char* name, const char* doc) {
+  using Enum = std::decay_t<decltype(Event{}.*member)>;
+  return {name,
+      "1",
+      doc,
+      [](const Event& e) { return static_cast<int>(e.*member); },
+      schedule::names_of<Enum>()};
 }
 }  // namespace
 
@@ -29,7 +35,7 @@ Timeline make_timeline(
     const schedule::Program& program, const StepSpans& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
   Timeline timeline{std::move(title), program.groups, {}};
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (const int r : indices(program.ranks))
     for (int i = 0; const Action& a : program.ranks[r].actions) {
       const schedule::Span& span = spans.at(r).at(i);
       timeline.events.push_back({.rank = r,
@@ -51,27 +57,18 @@ Timeline make_timeline(
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
-      {"rank", "1", "Rank of the case.", [](const Event& e) { return e.rank; }},
-      named<schedule::Lane>("lane",
-          "Code of the lane that the action is in.",
-          [](const Event& e) { return static_cast<int>(e.lane); }),
-      named<Kind>("kind",
-          "Code of the action, as plan --program prints it.",
-          [](const Event& e) { return static_cast<int>(e.kind); }),
-      named<schedule::Payload>("payload",
-          "Code of the data that are moved or updated.",
-          [](const Event& e) { return static_cast<int>(e.payload); }),
-      {"tick", "tick", "Tick of the schedule.", [](const Event& e) { return e.tick; }},
-      {"shard", "1", "-1: none.", [](const Event& e) { return e.shard; }},
-      {"micro_batch", "1", "-1: none.", [](const Event& e) { return e.micro_batch; }},
+      {"rank", "1", "Rank of the case.", &Event::rank},
+      coded<&Event::lane>("lane", "Code of the lane that the action is in."),
+      coded<&Event::kind>("kind", "Code of the action, as plan --program prints it."),
+      coded<&Event::payload>("payload", "Code of the data that are moved or updated."),
+      {"tick", "tick", "Tick of the schedule.", &Event::tick},
+      {"shard", "1", "-1: none.", &Event::shard},
+      {"micro_batch", "1", "-1: none.", &Event::micro_batch},
       {"peer",
           "1",
           "Other side of a message, root of a rooted collective; -1: none.",
-          [](const Event& e) { return e.peer; }},
-      {"link",
-          "1",
-          "The same number for all sides of a transfer; -1: none.",
-          [](const Event& e) { return e.link; }},
+          &Event::peer},
+      {"link", "1", "The same number for all sides of a transfer; -1: none.", &Event::link},
       {"ready", "s", "Its lane reached the action.", &Event::ready},
       {"begin", "s", "The action began.", &Event::begin},
       {"end", "s", "The action ended.", &Event::end},

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <filesystem>
 #include <span>
 #include <variant>
 #include "topology/groups.hpp"
@@ -19,7 +18,6 @@ struct Event {
       -1;  ///< shared by both sides of a message or by all members of a collective; -1: no transfer
   double ready = 0;  ///< its lane got to it
   double begin = 0, end = 0;
-  friend bool operator==(const Event&, const Event&) = default;
 };
 
 /// One step of all ranks, predicted or measured: all that a drawing needs, without the program.
@@ -38,7 +36,7 @@ struct Field {
   const char* name;
   const char* units;
   const char* doc;
-  std::variant<int (*)(const Event& event), double Event::*> value;
+  std::variant<int Event::*, double Event::*, int (*)(const Event& event)> value;
   std::vector<std::string> codes = {};
 };
 

@@ -23,20 +23,20 @@ TEST(NodesOf, CountsConsecutiveRanks) {
 
 /// Ranks that share a core, directly or by way of others, have what they may run on together.
 TEST(Placement, RanksAreACrowdWhereTheirThreadsOutnumberTheirCores) {
-  using Ranks = std::vector<RankPlace>;
-  const std::vector<Ranks> with_room = {{},
+  using Places = std::vector<RankPlace>;
+  const std::vector<Places> with_room = {{},
       {{0, {0}, 1}, {0, {1}, 1}},
       {{0, {0, 1}, 1}, {0, {0, 1}, 1}},
       {{0, {0}, 1}, {1, {0}, 1}},
       {{0, {}, 9}}};
-  for (const Ranks& ranks : with_room)
+  for (const Places& ranks : with_room)
     EXPECT_FALSE(is_crowded(ranks)) << ranks.size();
-  const std::vector<Ranks> without = {{{0, {7}, 2}},
+  const std::vector<Places> without = {{{0, {7}, 2}},
       {{0, {0, 1}, 1}, {0, {0, 1}, 2}},
       {{0, {0}, 1}, {0, {4, 5}, 2}, {0, {5, 6}, 1}, {1, {4}, 1}, {0, {6}, 1}},
       {{0, {3}, 1}, {0, {4}, 1}, {0, {3, 4}, 1}},
       {{1, {0}, 2}, {0, {0}, 3}}};
-  for (const Ranks& ranks : without)
+  for (const Places& ranks : without)
     EXPECT_TRUE(is_crowded(ranks)) << ranks.size();
 }
 }  // namespace
