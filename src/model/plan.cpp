@@ -9,13 +9,13 @@ constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
 constexpr std::size_t bf16 = 2, fp32 = 4, fp64 = 8, int32 = 4;
 
-class Carver {
-public:
-  explicit Carver(std::size_t begin) : end_(begin) {}
+/// Hands out regions of a buffer, one behind another.
+struct Carver {
+  std::size_t end = 0;  ///< of those that have been taken
 
   Region take(std::int64_t elements, std::size_t element_bytes) {
-    const Region region{end_, static_cast<std::size_t>(elements) * element_bytes};
-    end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
+    const Region region{end, elements * element_bytes};
+    end += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
 
@@ -25,58 +25,53 @@ public:
       block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
     }
   }
-
-  [[nodiscard]] std::size_t end() const { return end_; }
-
-private:
-  std::size_t end_;
 };
 
 BlockPlan plan_of(const Shape& shape, const std::vector<Intermediate>& parts) {
   BlockPlan plan;
-  Carver carver(0);
+  Carver carver;
   carver.take(plan.regions, parts, shape);
-  plan.bytes = carver.end();
+  plan.bytes = carver.end;
   return plan;
 }
 
 /// Halves of a backward visit pass on what they share in `deferred`: an undivided one has it here.
 std::size_t plan_block(
     WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
+  using enum Intermediate;
   const auto take = [&](Carver& carver, const std::vector<Intermediate>& parts) {
     carver.take(plan.block, parts, shape);
   };
-  Carver carver(begin);
-  take(carver, {Intermediate::normed});
+  Carver carver{begin};
+  take(carver, {normed});
   if (duties.undivided_backward)
-    take(carver, {Intermediate::middle_gradient});
+    take(carver, {middle_gradient});
   if (shape.recompute == Recompute::block)
-    take(carver, {Intermediate::attention, Intermediate::lse});
+    take(carver, {attention, lse});
   if (shape.recompute != Recompute::none)
-    take(carver,
-        {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
-  Carver feed_forward(carver.end());
+    take(carver, {rstd1, qkv, middle, rstd2});
+  Carver feed_forward = carver;
   if (shape.recompute != Recompute::none)
-    take(feed_forward, {Intermediate::ffn});
-  take(feed_forward, {Intermediate::product});
+    take(feed_forward, {ffn});
+  take(feed_forward, {product});
   // Where sequences are shared, gradients of the feed-forward's weights are computed after
   // attention's backward pass, while gradients of keys and values are added up.
-  Carver attention(shape.shares_sequences() ? feed_forward.end() : carver.end());
-  take(attention, {Intermediate::attention_gradient, Intermediate::delta});
+  Carver backward = shape.shares_sequences() ? feed_forward : carver;
+  take(backward, {attention_gradient, delta});
   if (duties.undivided_backward)
-    take(attention, {Intermediate::qkv_gradient});
-  return std::max(feed_forward.end(), attention.end());
+    take(backward, {qkv_gradient});
+  return std::max(feed_forward.end, backward.end);
 }
 
 std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
   const std::int64_t slice = loss_slice(shape);
-  Carver carver(begin);
+  Carver carver{begin};
   plan.slice_normed = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
   plan.slice_gradient = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
   plan.slice_rstd = carver.take(slice, fp32);
   plan.slice_logits = carver.take(slice * shape.vocab, bytes_of(shape.dtype));
   plan.slice_losses = carver.take(slice, fp64);
-  return carver.end();
+  return carver.end;
 }
 
 /// Of cuDNN's backward attention for a run of queries, as cuDNN 9.19 says: sums of their gradients
@@ -93,7 +88,7 @@ std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
   if (shape.keys_apart())
     bytes += heads * run.count * std::int64_t{fp32} +
              2 * shape.micro_batch * kv_heads * keys * d * std::int64_t{bf16};
-  return static_cast<std::size_t>(bytes);
+  return bytes;
 }
 }  // namespace
 
@@ -157,7 +152,7 @@ BlockPlan plan_deferred(const Shape& shape) {
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   const Shape shape = largest_slice(layout.shape);
   WorkspacePlan plan;
-  Carver carver(0);
+  Carver carver;
   plan.rope = carver.take(layout.shape.local_seq() * shape.head_dim(), fp32);
   if (duties.embedding || duties.loss)
     plan.tokens = carver.take(shape.tokens(), int32);
@@ -167,7 +162,7 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   }
 
   // One of these at a time.
-  const std::size_t shared = carver.end();
+  const std::size_t shared = carver.end;
   plan.bytes = shared;
   if (duties.blocks)
     plan.bytes = std::max(plan.bytes, plan_block(plan, shape, duties, shared));
@@ -176,28 +171,18 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   if (duties.embedding_gradient) {
     plan.index =
         carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
-    plan.bytes = std::max(plan.bytes, carver.end());
+    plan.bytes = std::max(plan.bytes, carver.end);
   }
   return plan;
 }
 
 std::size_t token_bytes(const Shape& shape) {
   const std::int64_t numbers = 3 * shape.tokens() + most_segments(shape.vocab, shape.tokens());
-  return static_cast<std::size_t>(numbers + numbers % 2) *
-         int32;  // in whole eights, as Kokkos allocates
+  return (numbers + numbers % 2) * int32;  // in whole eights, as Kokkos allocates
 }
 
 std::size_t hidden_bytes(const Shape& shape) {
   return shape.tokens() * shape.hidden * bytes_of(shape.dtype);
-}
-
-std::size_t key_value_bytes(const Shape& shape) {
-  return shape.span_seq() * shape.micro_batch * shape.key_values() * bytes_of(shape.dtype);
-}
-
-std::size_t key_gradient_bytes(const Shape& shape) {
-  return shape.span_seq() * shape.micro_batch * shape.key_values() *
-         bytes_of(shape.key_gradient_dtype());
 }
 
 std::int64_t prefix_elements(const Shape& shape) {
@@ -216,12 +201,11 @@ std::size_t library_estimate(const Shape& shape) {
 
 std::size_t blas_estimate(const Shape& shape, int threads) {
   constexpr std::size_t most = std::size_t{64} << 20, of_token = 576;
-  return threads > 1 ? threads * std::min(most, of_token * static_cast<std::size_t>(shape.tokens()))
-                     : 0;
+  return threads > 1 ? threads * std::min(most, of_token * shape.tokens()) : 0;
 }
 
 std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements) {
   const std::size_t buffers = dtype == Dtype::fp32 ? 2 : 3;
-  return buffers * sizeof(float) * static_cast<std::size_t>(elements);
+  return buffers * sizeof(float) * elements;
 }
 }  // namespace minitaw::model

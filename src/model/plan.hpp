@@ -115,10 +115,6 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 [[nodiscard]] std::size_t token_bytes(const Shape& shape);
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
-/// Bytes of the keys and values of a block for whole sequences [2 n, B, chunk, 2 h_kv d], gathered
-/// from n ranks, and of their gradients; of a slice, for its tokens.
-[[nodiscard]] std::size_t key_value_bytes(const Shape& shape);
-[[nodiscard]] std::size_t key_gradient_bytes(const Shape& shape);
 /// Elements of the keys and values of a block that its slices gather, one after the other: of whole
 /// sequences [B, S, 2 h_kv d].
 [[nodiscard]] std::int64_t prefix_elements(const Shape& shape);

@@ -34,14 +34,19 @@ int owner_of(int number, int ranks) {
   return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
 }
 
+/// Elements of the keys and values of a block for whole sequences, gathered from all ranks.
+std::size_t key_values_of(const Shape& shape) {
+  return shape.seq * shape.micro_batch * 2 * shape.kv_heads * shape.head_dim();
+}
+
 /// One rank of a context group: its model, and its buffers in just the planned sizes, full of NaN.
 struct Rank {
   Rank(const Layout& whole, Part part, double loss_scale)
       : layout(of_part(whole, part)),
         workspace(plan_workspace(layout).bytes),
         hidden(hidden_bytes(layout.shape)),
-        keys(key_value_bytes(layout.shape)),
-        key_gradient(key_gradient_bytes(layout.shape)),
+        keys(key_values_of(layout.shape) * bytes_of(layout.shape.dtype)),
+        key_gradient(key_values_of(layout.shape) * bytes_of(layout.shape.key_gradient_dtype())),
         tokens(layout.shape, "synthetic", seed),
         model({}, layout, loss_scale, workspace.get()) {
     for (int m = 0; m < micro_batches; ++m) {
