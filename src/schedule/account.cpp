@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/account.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <numeric>
 #include <set>
 #include "base/error.hpp"
@@ -12,7 +11,7 @@ namespace minitaw::schedule {
 namespace {
 /// Elements of a shard, the embeddings, a hidden state, or all keys and values of a block, or of
 /// the blocks of a shard.
-std::int64_t elements_of(Data data, int shard, int micro_batch, const model::Layout& layout) {
+std::int64_t elements_of(Data data, int shard, int micro_batch, const Layout& layout) {
   const model::Shape& shape = layout.shape_of(micro_batch);
   switch (data) {
   case Data::shard: return layout.shards[shard].elements;
@@ -25,7 +24,7 @@ std::int64_t elements_of(Data data, int shard, int micro_batch, const model::Lay
 }
 }  // namespace
 
-Range moved(const Action& a, const model::Layout& layout) {
+Range moved(const Action& a, const Layout& layout) {
   if (a.payload == Payload::none)
     throw LogicError("a transfer of nothing");
   return range_of(
@@ -45,7 +44,7 @@ Range held(const Program& program,
     int rank,
     SlotClass cls,
     int shard,
-    const model::Layout& layout,
+    const Layout& layout,
     int micro_batch) {
   return range_of(
       elements_of(row_of(cls).data, shard, micro_batch, layout), part_of(program, rank, cls));
@@ -55,7 +54,7 @@ namespace {
 /// Bytes of the cells whose groups, of sender and receiver, are chosen.
 template <class Chosen, class Bytes>
 std::uint64_t sum_of(const ByteMatrix& matrix,
-    const topology::Groups& groups,
+    const Groups& groups,
     const Chosen& is_chosen,
     const Bytes& bytes_of_cell) {
   std::uint64_t sum = 0;
@@ -79,20 +78,20 @@ std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
   return found == cells_.end() ? 0 : found->second[index_of(kind)];
 }
 
-std::uint64_t ByteMatrix::inside(const topology::Groups& groups, Traffic kind) const {
+std::uint64_t ByteMatrix::inside(const Groups& groups, Traffic kind) const {
   return sum_of(*this, groups, std::equal_to(), of_kind(kind));
 }
 
-std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) const {
+std::uint64_t ByteMatrix::between(const Groups& groups, Traffic kind) const {
   return sum_of(*this, groups, std::not_equal_to(), of_kind(kind));
 }
 
-std::uint64_t ByteMatrix::leaving(const topology::Groups& groups, int group) const {
+std::uint64_t ByteMatrix::leaving(const Groups& groups, int group) const {
   const auto leaves = [=](int from, int to) { return from == group && to != group; };
   return sum_of(*this, groups, leaves, all_kinds);
 }
 
-std::uint64_t ByteMatrix::entering(const topology::Groups& groups, int group) const {
+std::uint64_t ByteMatrix::entering(const Groups& groups, int group) const {
   const auto enters = [=](int from, int to) { return from != group && to == group; };
   return sum_of(*this, groups, enters, all_kinds);
 }
@@ -108,7 +107,7 @@ Ticks ticks(const Program& program) {
       if (is_visit(a.kind) || is_communication(a.kind))
         all.insert(a.tick);
     }
-    result.busy.push_back(static_cast<int>(busy.size()));
+    result.busy.push_back(std::ssize(busy));
   }
   result.total = all.empty() ? 0 : *all.rbegin() - *all.begin() + 1;
   return result;
@@ -121,13 +120,13 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
+std::size_t optimiser_bytes(std::int64_t elements, const Layout& layout) {
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
 /// Returns the bytes that an action has in a slot of this class.
 std::size_t content_bytes(
-    const Program& program, int rank, SlotClass cls, const Action& a, const model::Layout& layout) {
+    const Program& program, int rank, SlotClass cls, const Action& a, const Layout& layout) {
   const int slice = slice_of(program, a.micro_batch);
   const model::Shape& shape = layout.shape_of(slice);
   switch (cls) {
@@ -142,7 +141,7 @@ std::size_t content_bytes(
 }
 
 /// The slots of a rank, each as large as the largest content that an action has in it.
-std::vector<SlotSize> slots_of(const Program& program, int number, const model::Layout& layout) {
+std::vector<SlotSize> slots_of(const Program& program, int number, const Layout& layout) {
   const RankProgram& rank = program.ranks[number];
   std::vector<SlotSize> slots;
   std::array<std::size_t, slot_classes> first{};  // of each class
@@ -160,7 +159,7 @@ std::vector<SlotSize> slots_of(const Program& program, int number, const model::
   return slots;
 }
 
-Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
+Footprint footprint_of(const Program& program, int number, const Layout& layout) {
   const RankProgram& rank = program.ranks[number];
   Footprint result;
   result.slots = slots_of(program, number, layout);
@@ -202,11 +201,11 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   case Kind::all_gather: return {next, without(next)};
   case Kind::reduce_scatter: return {next, without(member)};
   case Kind::all_reduce: return {next, without(member) + without(next)};
-  default: throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+  default: throw LogicError("{} is no collective", name_of(kind));
   }
 }
 
-ByteMatrix bytes(const Program& program, const model::Layout& layout) {
+ByteMatrix bytes(const Program& program, const Layout& layout) {
   ByteMatrix matrix;
   for (int r = 0; r < std::ssize(program.ranks); ++r) {
     for (const Action& a : program.ranks[r].actions) {
@@ -218,11 +217,9 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;
       }
-      const std::vector<int>& ring = program.communicators[a.communicator].ranks;
-      const auto place_of = [&](int rank) {
-        return static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
-      };
-      const int members = static_cast<int>(ring.size());
+      const Ranks& ring = program.communicators[a.communicator].ranks;
+      const auto place_of = [&](int rank) { return std::ranges::find(ring, rank) - ring.begin(); };
+      const int members = std::ssize(ring);
       const int root = is_rooted(a.kind) ? place_of(a.peer) : 0;
       const auto [to, sent] = ring_send(a.kind, elements, members, place_of(r), root);
       matrix.add(r, ring[to], traffic_of(a.payload), sent * each);
@@ -248,7 +245,7 @@ int kept_steps(const Program& program, int steps, std::size_t most) {
   std::size_t longest = 0;
   for (const RankProgram& rank : program.ranks)
     longest = std::max(longest, rank.actions.size());
-  return longest * static_cast<std::size_t>(steps) <= most ? steps : 1;
+  return longest * steps <= most ? steps : 1;
 }
 
 std::uint64_t process_bytes(const Program& program, int rank, int steps) {
@@ -263,9 +260,9 @@ std::size_t Footprint::total() const {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
 }
 
-std::vector<Footprint> memory(const Program& program, const model::Layout& layout) {
+std::vector<Footprint> memory(const Program& program, const Layout& layout) {
   std::vector<Footprint> result;
-  for (int r = 0; r < std::ssize(program.ranks); ++r)
+  for (const int r : indices(program.ranks))
     result.push_back(footprint_of(program, r, layout));
   return result;
 }

@@ -20,12 +20,12 @@ public:
   /// Of those pairs (from, to) that send anything.
   [[nodiscard]] const auto& cells() const { return cells_; }
 
-  [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
-  [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
+  [[nodiscard]] std::uint64_t inside(const Groups& groups, Traffic kind) const;
+  [[nodiscard]] std::uint64_t between(const Groups& groups, Traffic kind) const;
   /// Bytes that a group sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const;
+  [[nodiscard]] std::uint64_t leaving(const Groups& groups, int group) const;
   /// Bytes that a group receives from other groups, all kinds.
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const;
+  [[nodiscard]] std::uint64_t entering(const Groups& groups, int group) const;
 
 private:
   std::map<std::pair<int, int>, Cell> cells_;
@@ -38,7 +38,7 @@ private:
 /// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
-[[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
+[[nodiscard]] ByteMatrix bytes(const Program& program, const Layout& layout);
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
@@ -83,7 +83,7 @@ inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
 /// Estimates the bytes that a case of so many timed steps takes of a process beside the buffers of
 /// a step: the actions of all ranks, which each rank has, and the times of its own.
 [[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
-[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout);
+[[nodiscard]] std::vector<Footprint> memory(const Program& program, const Layout& layout);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
 struct RingSend {
@@ -105,7 +105,7 @@ struct Ticks {
 
 [[nodiscard]] Ticks ticks(const Program& program);
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
-[[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
+[[nodiscard]] Range moved(const Action& action, const Layout& layout);
 /// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the
 /// compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
@@ -115,6 +115,6 @@ struct Ticks {
     int rank,
     SlotClass cls,
     int shard,
-    const model::Layout& layout,
+    const Layout& layout,
     int micro_batch = -1);
 }  // namespace minitaw::schedule

@@ -65,7 +65,7 @@ void Builder::cut_shards(int count) {
   program_.shard_parts = std::lcm(program_.shard_parts, count);
 }
 
-void Builder::split_embeddings(const std::vector<int>& embedding, const std::vector<int>& head) {
+void Builder::split_embeddings(const Ranks& embedding, const Ranks& head) {
   const bool split = embedding != head;
   program_.embeddings_split = split;
   program_.embeddings_slices = split ? 2 : 1;
@@ -83,18 +83,19 @@ void Builder::split_embeddings(const std::vector<int>& embedding, const std::vec
 VirtualBuffer Builder::owned(int rank, int shard) const {
   const std::vector<int>& owned = program_.ranks[rank].owned_shards;
   const auto at = std::ranges::find(owned, shard);
-  return {at == owned.end() ? -1 : static_cast<int>(at - owned.begin()), SlotClass::owned};
+  const int index = at == owned.end() ? -1 : at - owned.begin();
+  return {index, SlotClass::owned};
 }
 
 VirtualBuffer Builder::accumulator(int rank, int shard) const {
   return {owned(rank, shard).id, SlotClass::accumulator};
 }
 
-RankBuffers Builder::owned(const std::vector<int>& ranks, int shard) const {
+RankBuffers Builder::owned(const Ranks& ranks, int shard) const {
   return list_of(ranks, [&](int rank) { return owned(rank, shard); });
 }
 
-RankBuffers Builder::accumulators(const std::vector<int>& ranks, int shard) const {
+RankBuffers Builder::accumulators(const Ranks& ranks, int shard) const {
   return list_of(ranks, [&](int rank) { return accumulator(rank, shard); });
 }
 
@@ -102,23 +103,23 @@ VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) {
   return {drafts_[rank].next_buffer++, cls};
 }
 
-RankBuffers Builder::new_buffers(const std::vector<int>& ranks, SlotClass cls) {
+RankBuffers Builder::new_buffers(const Ranks& ranks, SlotClass cls) {
   return list_of(ranks, [&](int rank) { return new_buffer(rank, cls); });
 }
 
-int Builder::communicator(const std::string& name, const std::vector<int>& ranks) {
-  const auto [at, added] = communicators_.emplace(name, static_cast<int>(communicators_.size()));
+int Builder::communicator(const std::string& name, const Ranks& ranks) {
+  const auto [at, added] = communicators_.emplace(name, communicators_.size());
   if (added)
     program_.communicators.push_back({name, ranks});
   return at->second;
 }
 
-std::vector<int> Builder::everyone() const {
+Ranks Builder::everyone() const {
   return list_of(std::views::iota(0, ranks()));
 }
 
-std::vector<std::vector<int>> Builder::context_groups() const {
-  std::vector<std::vector<int>> all;
+std::vector<Ranks> Builder::context_groups() const {
+  std::vector<Ranks> all;
   for (int first = 0; first < ranks(); first += context())
     all.push_back(list_of(std::views::iota(first, first + context())));
   return all;
@@ -152,8 +153,8 @@ void Builder::local(int rank,
     const Part from = part_of(program_, rank, source.cls);
     const Part to = part_of(program_, rank, destination.cls);
     const Part finer = from.count > to.count ? from : to;
-    action.part = static_cast<std::int16_t>(finer.index);
-    action.parts = static_cast<std::int16_t>(finer.count);
+    action.part = finer.index;
+    action.parts = finer.count;
   }
   action.lane = lane_of(action.kind, action.payload, inside);
   add(rank, phase, action, {{Operand::source, source}, {Operand::destination, destination}});
@@ -171,29 +172,29 @@ void Builder::transfer(Phase phase, Action message, Endpoint from, Endpoint to) 
 }
 
 void Builder::collective(Phase phase, int communicator, Action action, const RankBuffers& buffers) {
-  const std::vector<int>& members = program_.communicators[communicator].ranks;
+  const Ranks& members = program_.communicators[communicator].ranks;
   const bool inside =
       std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
   action.communicator = communicator;
   action.lane = lane_of(action.kind, action.payload, inside);
-  for (std::size_t i = 0; i < members.size(); ++i)
+  for (const int i : indices(members))
     add(members[i], phase, action, {{buffer, buffers[i]}});
 }
 
 void Builder::collective_of_sequence(
-    const std::vector<int>& ranks, Action action, const RankBuffers& buffers) {
+    const Ranks& ranks, Action action, const RankBuffers& buffers) {
   const std::string name = fmt::format("context{}", ranks[0] / context());
   const int heads = communicator(name, ranks);
   const int tails = communicator(name + ".tails", {ranks.rbegin(), ranks.rend()});
   const RankBuffers reversed(buffers.rbegin(), buffers.rend());
-  action.parts = static_cast<std::int16_t>(2 * key_parts());
+  action.parts = 2 * key_parts();
   for (action.part = 0; action.part < action.parts; ++action.part) {
     const bool of_tails = action.part % 2 == 1;
     collective(Phase::compute, of_tails ? tails : heads, action, of_tails ? reversed : buffers);
   }
 }
 
-void Builder::sum_over_context(const std::vector<int>& ranks, int tick) {
+void Builder::sum_over_context(const Ranks& ranks, int tick) {
   if (context() == 1)
     return;
   summed_over_context_ = true;
@@ -272,8 +273,7 @@ void Builder::square_gradients(int tick, bool together) {
   if (together && !summed_over_context_)
     collective(Phase::epilogue, world(), sum, squares_);
   for (int i = 0; together && summed_over_context_ && i < context(); ++i) {
-    const std::vector<int> ranks =
-        list_of(context_groups(), [=](const std::vector<int>& group) { return group[i]; });
+    const Ranks ranks = list_of(context_groups(), [=](const Ranks& group) { return group[i]; });
     if (ranks.size() > 1)
       collective(Phase::epilogue,
           communicator(fmt::format("place{}", i), ranks),

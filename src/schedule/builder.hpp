@@ -56,11 +56,11 @@ public:
   /// (groups_of_replica()).
   Builder(const Request& request, int shards);
 
-  const topology::Groups& groups() const { return groups_; }
+  const Groups& groups() const { return groups_; }
 
   int ranks() const { return groups_.ranks(); }
 
-  [[nodiscard]] std::vector<int> everyone() const;  ///< 0, 1, ... ranks() - 1
+  [[nodiscard]] Ranks everyone() const;  ///< 0, 1, ... ranks() - 1
 
   int shards() const { return program_.shards; }
 
@@ -74,7 +74,7 @@ public:
   int key_parts() const { return program_.key_parts; }
 
   /// The ranks of each context group; of each rank, where sequences are not shared.
-  [[nodiscard]] std::vector<std::vector<int>> context_groups() const;
+  [[nodiscard]] std::vector<Ranks> context_groups() const;
   /// Blocks of a shard, where sequences are shared. Once it is known who has the embeddings.
   int blocks(int shard);
 
@@ -89,20 +89,20 @@ public:
   void cut_shards(int count);
   /// Puts the embedding on some ranks, final norm and head on others or the same; the rest has none
   /// of them.
-  void split_embeddings(const std::vector<int>& embedding, const std::vector<int>& head);
+  void split_embeddings(const Ranks& embedding, const Ranks& head);
 
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
   /// The same of each of some ranks, which all own the shard, or its slices.
-  RankBuffers owned(const std::vector<int>& ranks, int shard) const;
-  RankBuffers accumulators(const std::vector<int>& ranks, int shard) const;
+  RankBuffers owned(const Ranks& ranks, int shard) const;
+  RankBuffers accumulators(const Ranks& ranks, int shard) const;
   /// A new buffer for a slot of a class in transit.
   [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
-  [[nodiscard]] RankBuffers new_buffers(const std::vector<int>& ranks, SlotClass cls);
+  [[nodiscard]] RankBuffers new_buffers(const Ranks& ranks, SlotClass cls);
 
   /// Index of a communicator with these ranks, made at first use.
-  int communicator(const std::string& name, const std::vector<int>& ranks);
+  int communicator(const std::string& name, const Ranks& ranks);
   int world();
 
   struct Argument {
@@ -136,11 +136,10 @@ public:
   /// their gradients: for each part of the attention's heads one of the heads of sequences, and one
   /// of the tails, whose chunks belong to the ranks in reverse order. `action` names shard,
   /// micro-batch and block; a buffer of each rank.
-  void collective_of_sequence(
-      const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
+  void collective_of_sequence(const Ranks& ranks, Action action, const RankBuffers& buffers);
   /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and
   /// of its embeddings, unless all ranks have those.
-  void sum_over_context(const std::vector<int>& ranks, int tick);
+  void sum_over_context(const Ranks& ranks, int tick);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
   /// squares for clipping, all updated, join), sorts actions into issue order, assigns slots,
   /// derives waits, makes the replicas.
@@ -181,7 +180,7 @@ private:
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
   void square_gradients(int tick, bool together);
 
-  topology::Groups groups_;  ///< of one replica
+  Groups groups_;  ///< of one replica
   int layers_;
   model::BlockCosts costs_;
   Program program_;  ///< ranks and communicators of the first replica, until it is finished

@@ -26,7 +26,7 @@ public:
   /// At the end all weights are updated, with complete gradients: every micro-batch has been
   /// computed.
   void check_end() const {
-    for (int r = 0; r < std::ssize(slots_); ++r)
+    for (const int r : indices(slots_))
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
         for (std::int16_t i = 0; const Content& c : slots_[r][index_of(cls)])
           if (const Slot slot{cls, i++}; !std::ranges::all_of(c.pieces, &Piece::updated))
@@ -304,7 +304,7 @@ private:
       else
         add(call, sum, of_call);
     }
-    for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (const int i : indices(calls)) {
       Pieces& pieces = content(calls[i], buffer).pieces;
       if (first.kind == Kind::reduce_scatter)
         pieces.put(range, sum.within(slice(calls, i)));
@@ -317,7 +317,7 @@ private:
   void all_gather(Sides calls) {
     const Action& first = at(calls.front());
     const bool embeddings = of_embeddings(first.payload);
-    for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (const int i : indices(calls)) {
       const Interval own = slice(calls, i);
       if (first.payload == Payload::keys)
         need_keys(calls[i], buffer, own);

@@ -13,7 +13,7 @@ std::string text_of(const Program& program, Place place) {
   if (action < 0)
     return fmt::format("rank {}", rank);
   Action shown = program.ranks[rank].actions[action];
-  if (shown.communicator >= static_cast<int>(program.communicators.size()))
+  if (shown.communicator >= std::ssize(program.communicators))
     shown.communicator = -1;
   return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
 }
@@ -23,14 +23,14 @@ using enum Rule;
 
 class Matcher : Check {
 public:
-  explicit Matcher(const Program& program) : Check(program) {}
+  using Check::Check;
 
   /// Messages keep their order between a sender, a receiver and for a payload, collectives in a
   /// lane of a communicator.
   Matching run() {
     std::map<std::tuple<int, int, Payload>, Calls> messages;
     std::map<std::pair<int, Lane>, Calls> collectives;
-    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
+    for (const int r : indices(program_.ranks)) {
       const std::vector<Action>& actions = program_.ranks[r].actions;
       result_.base.push_back(std::ssize(result_.transfers_of_actions));
       result_.transfers_of_actions.resize(result_.base.back() + actions.size(), -1);
@@ -56,13 +56,13 @@ private:
   using Calls = std::map<int, std::vector<std::int32_t>>;  ///< by rank: numbers of its actions
 
   /// Calls at one place of all members belong together.
-  void join(Rule rule, const std::vector<int>& members, Calls& calls) {
+  void join(Rule rule, const Ranks& members, Calls& calls) {
     const auto count = [](const auto& of_rank) { return of_rank.second.size(); };
     const auto& [rank, most] = *std::ranges::max_element(calls, {}, count);
-    for (std::size_t k = 0; k < most.size(); ++k) {
+    for (const int k : indices(most)) {
       const Place first{rank, most[k]};
       for (const int member : members) {
-        if (calls[member].size() <= k)
+        if (std::ssize(calls[member]) <= k)
           fail(rule, first, "rank {} never joins it", member);
         const Place side{member, calls[member][k]};
         if (!same_transfer(at(first), at(side)))
@@ -111,7 +111,7 @@ LaneMachine::LaneMachine(const Program& program, LaneRules rules)
       ranks_(program.ranks.size()),
       arrived_(matching_.transfers()),
       over_(matching_.transfers_of_actions.size()) {
-  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+  for (const int r : indices(ranks_)) {
     for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
       ranks_[r].all[index_of(a.lane)].actions.push_back(i++);
     wake(r);
@@ -214,7 +214,7 @@ void LaneMachine::wake(int rank) {
 void LaneMachine::require_end() const {
   std::vector<std::string> heads;
   Place first;
-  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r)
+  for (const int r : indices(ranks_))
     for (const LaneState& lane : ranks_[r].all) {
       if (lane.first == std::ssize(lane.actions))
         continue;

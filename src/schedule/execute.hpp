@@ -39,9 +39,10 @@ struct Refusal : LogicError {
 
 /// Base of what looks at a program and refuses what is wrong.
 class Check {
-protected:
+public:
   explicit Check(const Program& program) : program_(program) {}
 
+protected:
   [[nodiscard]] const Action& at(Place place) const { return action_at(program_, place); }
 
   /// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
@@ -67,7 +68,7 @@ struct Matching {
 
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
 
-  [[nodiscard]] int transfers() const { return static_cast<int>(first_side.size()) - 1; }
+  [[nodiscard]] int transfers() const { return std::ssize(first_side) - 1; }
 
   [[nodiscard]] std::int32_t transfer_of(Place place) const {
     return transfers_of_actions[number(place)];

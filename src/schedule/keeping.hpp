@@ -28,7 +28,7 @@ struct Keeping {
 /// The buffers in which some consecutive ranks keep shards.
 class KeptBuffers {
 public:
-  KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping& keeping)
+  KeptBuffers(Builder& builder, Ranks ranks, const Keeping& keeping)
       : builder_(builder),
         ranks_(std::move(ranks)),
         keeping_(keeping),
@@ -64,7 +64,7 @@ public:
   RankBuffers load_sums(int shard, int tick, bool inside) {
     const Action load = make_action(Kind::load, tick, Payload::gradient, shard);
     RankBuffers loaded = builder_.new_buffers(ranks_, SlotClass::gradient);
-    for (std::size_t i = 0; i < ranks_.size(); ++i)
+    for (const int i : indices(ranks_))
       builder_.local(ranks_[i], Phase::push_intra, load, inside, sums_of(shard)[i], loaded[i]);
     return loaded;
   }
@@ -72,7 +72,7 @@ public:
   /// Adds the gradients on some of the ranks to their sums. With the `last` micro-batch, the
   /// buffers of the gradients get the sums.
   void add_to_sums(
-      const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last) {
+      const Ranks& ranks, int shard, int tick, const RankBuffers& gradients, bool last) {
     const Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard);
     const Action load = make_action(Kind::load, tick, Payload::gradient, shard);
     for (const int r : ranks) {
@@ -85,7 +85,7 @@ public:
 
 private:
   Builder& builder_;
-  std::vector<int> ranks_;
+  Ranks ranks_;
   Keeping keeping_;
   std::vector<RankBuffers> copies_, sums_;  ///< by shard; empty while there are none
 };

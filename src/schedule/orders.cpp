@@ -51,11 +51,11 @@ public:
 private:
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> what, Args&&... args) const {
-    throw InputError(fmt::format("schedule: {}, row {}{}: {}",
+    throw InputError("schedule: {}, row {}{}: {}",
         name_,
         row_,
         column_ > 0 ? fmt::format(", column {}", column_) : "",
-        fmt::format(what, std::forward<Args>(args)...)));
+        fmt::format(what, std::forward<Args>(args)...));
   }
 
   void read_cell(std::string_view cell) {
@@ -147,7 +147,7 @@ const Visit* set_ticks(Orders& orders) {
   };
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t r = 0; r < next.size(); ++r)
+    for (const int r : indices(next))
       for (; next[r] < orders.visits[r].size(); ++next[r], moved = true) {
         Visit& visit = orders.visits[r][next[r]];
         const int input = input_at(visit);
@@ -159,7 +159,7 @@ const Visit* set_ticks(Orders& orders) {
           ends[visit.backward() ? 1 : 0][visit.shard][visit.micro_batch] = free[r];
       }
   }
-  for (std::size_t r = 0; r < next.size(); ++r)
+  for (const int r : indices(next))
     if (next[r] < orders.visits[r].size())
       return &orders.visits[r][next[r]];
   return nullptr;

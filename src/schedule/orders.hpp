@@ -15,13 +15,13 @@ namespace minitaw::schedule {
 /// The order of a pipeline's work: its program's messages, slots and waits follow from it. A rank
 /// may have any stages.
 struct Orders {
-  std::vector<int> rank_of;                ///< by stage
+  Ranks rank_of;                           ///< by stage
   std::vector<std::vector<Visit>> visits;  ///< of each rank, in order; shards are stages
   int micro_batches = 0;
 
-  int stages() const { return static_cast<int>(rank_of.size()); }
+  int stages() const { return std::ssize(rank_of); }
 
-  int ranks() const { return static_cast<int>(visits.size()); }
+  int ranks() const { return std::ssize(visits); }
 };
 
 /// Sets the ticks of all visits to when they begin if each takes one tick and messages none: a rank

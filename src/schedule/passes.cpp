@@ -17,7 +17,7 @@ std::vector<std::vector<VirtualBuffer>> released_after(
   const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
   std::vector<VirtualBuffer> used(count);
-  for (std::size_t i = 0; i < buffers.size(); ++i)
+  for (const int i : indices(buffers))
     for (const VirtualBuffer v : buffers[i])
       if (v.valid() && !is_permanent(v.cls)) {
         last[v.id] = std::max(last[v.id], ends[i]);
@@ -37,12 +37,12 @@ class Pool {
 public:
   Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
     for (int i = 0; i < size; ++i)
-      release(static_cast<std::int16_t>(i));
+      release(i);
   }
 
   std::int16_t take() {
     if (free_.empty())
-      return static_cast<std::int16_t>(size_++);
+      return size_++;
     const std::int16_t slot = free_.begin()->second;
     free_.erase(free_.begin());
     return slot;
@@ -116,7 +116,7 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
   // tensors of one slot are told apart: the loss and the embedding's backward pass, and segments.
   std::set<std::tuple<SlotClass, int, int, int>> written;
   for (Action& a : rank.actions)
-    for (std::size_t i = 0; i < a.slots.size(); ++i) {
+    for (const int i : indices(a.slots)) {
       const Slot slot = a.slots[i];
       const bool sums = row_of(a.kind).uses[i].touch == Touch::accumulate && is_sum(slot.cls);
       if (!slot.valid() || !sums)
@@ -137,14 +137,14 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
     std::vector<Pool> pools;
     for (const SlotClassRow& row : table_of<SlotClass>)
       pools.emplace_back(row.value, counts ? 0 : rank.slots[index_of(row.value)]);
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (const int i : indices(buffers)) {
       for (std::size_t k = 0; k < most_operands; ++k) {
         const VirtualBuffer v = buffers[i][k];
         if (!v.valid())
           continue;
         if (!is_permanent(v.cls) && slot_of[v.id] < 0)
           slot_of[v.id] = pools[index_of(v.cls)].take();
-        const auto index = static_cast<std::int16_t>(is_permanent(v.cls) ? v.id : slot_of[v.id]);
+        const std::int16_t index = is_permanent(v.cls) ? v.id : slot_of[v.id];
         rank.actions[i].slots[k] = {v.cls, index};
       }
       for (const VirtualBuffer v : released[i])
@@ -164,23 +164,22 @@ void assign_waits(RankProgram& program, int rank, Overlap overlap) {
   }
 }
 
-topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
+Groups groups_of_replica(const Groups& groups, int replicas) {
   const int ranks = groups.ranks() / replicas;
-  topology::Groups first = groups.within(0, ranks);
+  Groups first = groups.within(0, ranks);
   for (int c = 1; c < replicas; ++c)
     if (groups.within(c * ranks, (c + 1) * ranks) != first)
-      throw InputError(
-          fmt::format("replicas: the groups {} do not give {} replicas of {} with groups "
-                      "alike; choose other groups",
-              groups.text(),
-              replicas,
-              counted(ranks, "rank")));
+      throw InputError("replicas: the groups {} do not give {} replicas of {} with groups "
+                       "alike; choose other groups",
+          groups.text(),
+          replicas,
+          counted(ranks, "rank"));
   return first;
 }
 
 void make_replicas(Program& program) {
-  const int ranks = static_cast<int>(program.ranks.size());
-  const int communicators = static_cast<int>(program.communicators.size());  // of a replica
+  const int ranks = std::ssize(program.ranks);
+  const int communicators = std::ssize(program.communicators);  // of a replica
   program.communicators = communicators_of_replicas(program, ranks);
   const std::vector<RankProgram> first = std::exchange(program.ranks, {});
   for (int c = 0; c < program.replicas; ++c)

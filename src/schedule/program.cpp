@@ -58,7 +58,7 @@ std::size_t index_of(Kind kind, Operand operand) {
   const auto& uses = row_of(kind).uses;
   const auto at = std::ranges::find(uses, operand, &Use::operand);
   if (operand == Operand::none || at == uses.end())
-    throw LogicError(fmt::format("{} has no operand number {}", name_of(kind), index_of(operand)));
+    throw LogicError("{} has no operand number {}", name_of(kind), index_of(operand));
   return at - uses.begin();
 }
 
@@ -94,7 +94,7 @@ int segment_of(const Action& action) {
 Accesses accesses(const Action& action, int rank) {
   using enum Touch;
   Accesses result;
-  for (std::size_t i = 0; i < action.slots.size(); ++i) {
+  for (const int i : indices(action.slots)) {
     if (!action.slots[i].valid())
       continue;
     const Use& use = row_of(action.kind).uses[i];
@@ -159,7 +159,7 @@ model::Cut cut_of(const Program& program) {
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
   std::vector<int> result;
-  for (int i = 0; i < std::ssize(rank.actions); ++i)
+  for (const int i : indices(rank.actions))
     if (rank.actions[i].lane == lane)
       result.push_back(i);
   return result;
@@ -168,8 +168,8 @@ std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
 std::vector<int> releases(const RankProgram& rank) {
   const std::vector<Action>& actions = rank.actions;
   std::vector<int> ends(actions.size());
-  for (int i = static_cast<int>(ends.size()) - 1; i >= 0; --i) {
-    const bool last = i + 1 == static_cast<int>(ends.size());
+  for (int i = std::ssize(ends) - 1; i >= 0; --i) {
+    const bool last = i + 1 == std::ssize(ends);
     const bool continues = !last && is_point_to_point(actions[i].kind) &&
                            is_point_to_point(actions[i + 1].kind) &&
                            actions[i].tick == actions[i + 1].tick;
@@ -205,7 +205,7 @@ std::string to_text(const Action& a, const Program& program) {
                   "m{}.{}", a.micro_batch / program.slices, slice_of(program, a.micro_batch)));
   if (a.block >= 0)
     add(fmt::format("#{}", a.block));
-  for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
+  for (const int i : indices(a.slots))  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid()) {
       const Touch touch = row_of(a.kind).uses[i].touch;
       const bool adds =
@@ -229,24 +229,28 @@ std::string to_text(const Program& program) {
           program.micro_batches,
           program.embeddings_slices,
           program.groups.text());
-  const auto add_unless = [&](int usual, std::string_view name, int value) {
+
+  struct Number {
+    std::string_view name;
+    int usual, value;
+  };
+
+  for (const auto& [name, usual, value] : {Number{"embeddings_split", 0, program.embeddings_split},
+           {"owned_slices", 1, program.owned_slices},
+           {"shard_parts", 1, program.shard_parts},
+           {"replicas", 1, program.replicas},
+           {"clips", 0, program.clips},
+           {"slices", 1, program.slices},
+           {"even_slices", 0, program.even_slices},
+           {"context", 1, program.context},
+           {"key_parts", 1, program.key_parts}})
     if (value != usual)
       text += fmt::format("{} {}\n", name, value);
-  };
-  add_unless(0, "embeddings_split", program.embeddings_split ? 1 : 0);
-  add_unless(1, "owned_slices", program.owned_slices);
-  add_unless(1, "shard_parts", program.shard_parts);
-  add_unless(1, "replicas", program.replicas);
-  add_unless(0, "clips", program.clips ? 1 : 0);
-  add_unless(1, "slices", program.slices);
-  add_unless(0, "even_slices", program.even_slices ? 1 : 0);
-  add_unless(1, "context", program.context);
-  add_unless(1, "key_parts", program.key_parts);
   if (!program.blocks.empty())
     text += fmt::format("blocks {}\n", fmt::join(program.blocks, " "));
   for (const Communicator& c : program.communicators)
     text += fmt::format("communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
-  for (int r = 0; r < std::ssize(program.ranks); ++r)
+  for (const int r : indices(program.ranks))
     append_rank(text, program, r);
   return text;
 }

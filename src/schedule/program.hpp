@@ -5,6 +5,9 @@
 #include "topology/groups.hpp"
 
 namespace minitaw::schedule {
+using model::Layout;
+using topology::Groups, topology::Ranks;
+
 /// A number of actions of each lane: as lanes finish in order, those that are finished, or must be.
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
@@ -89,7 +92,7 @@ struct Accesses {
 
 struct Communicator {
   std::string name;  ///< "world", "group2"
-  std::vector<int> ranks;
+  Ranks ranks;
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
@@ -131,7 +134,7 @@ struct Program {
   int context = 1;
   int key_parts = 1;          ///< parts by heads in which keys of a block are gathered
   std::vector<int> blocks{};  ///< of each shard, if ranks share sequences
-  topology::Groups groups{{1}};
+  Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
   friend bool operator==(const Program&, const Program&) = default;

@@ -67,14 +67,13 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
           ? !value.empty()
           : std::ranges::any_of(option.values, [&](const auto& of) { return takes(of, value); });
   if (!is_allowed)
-    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"",
+    throw InputError("schedule: option \"{}\" of {} takes {}, not \"{}\"",
         option.name,
         entry.name,
         allowed_text(option),
-        value));
+        value);
   if (!spec.options.emplace(option.name, value).second)
-    throw InputError(
-        fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
+    throw InputError("schedule: option \"{}\" is given twice in \"{}\"", option.name, text);
 }
 }  // namespace
 
@@ -97,9 +96,9 @@ const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);
   if (at != registry().end())
     return *at;
-  throw InputError(fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)",
+  throw InputError("schedule: \"{}\" is unknown{} (minitaw help keys lists all)",
       name,
-      did_you_mean(name, list_of(registry(), &Entry::name))));
+      did_you_mean(name, list_of(registry(), &Entry::name)));
 }
 
 Spec parse_spec(const std::string& text) {
@@ -139,19 +138,18 @@ void check_context(const Request& request, const Entry& entry) {
   if (n == 1)
     return;
   if (!entry.refuses_context.empty())
-    throw InputError(fmt::format("context: {}; use context = 1", entry.refuses_context));
-  const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
+    throw InputError("context: {}; use context = 1", entry.refuses_context);
+  const Groups groups = groups_of_replica(request.groups, request.replicas);
   int together = 0;
   for (const int size : groups.sizes())
     together = std::gcd(together, size);
   if (together % n != 0)
-    throw InputError(
-        fmt::format("context: {} neighbouring ranks of a group share a sequence, and groups {} do "
-                    "not divide into such; use {}",
-            n,
-            groups.text(),
-            together == 1 ? "context = 1, or other groups"
-                          : fmt::format("a divisor of {}, or other groups", together)));
+    throw InputError("context: {} neighbouring ranks of a group share a sequence, and groups {} do "
+                     "not divide into such; use {}",
+        n,
+        groups.text(),
+        together == 1 ? "context = 1, or other groups"
+                      : fmt::format("a divisor of {}, or other groups", together));
 }
 }  // namespace
 
@@ -159,17 +157,15 @@ void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
   if (entry.one_rank && ranks != 1)
-    throw InputError(
-        fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
+    throw InputError("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks);
   if (request.replicas != 1) {
     if (!entry.replicable)
-      throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
+      throw InputError("replicas: {} has no replicas; use replicas = 1", entry.name);
     if (request.replicas < 1 || ranks % request.replicas != 0)
-      throw InputError(
-          fmt::format("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
-              counted(ranks, "rank"),
-              request.replicas,
-              ranks));
+      throw InputError("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
+          counted(ranks, "rank"),
+          request.replicas,
+          ranks);
     (void)groups_of_replica(request.groups, request.replicas);
   }
   check_context(request, entry);
@@ -178,28 +174,26 @@ void check(const Request& request) {
   const bool pipeline = entry.passes_activations;
   const int sharers = pipeline ? request.replicas : request.sharers_of_replica() * request.replicas;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(
-        fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
-            to_text(request.spec),
-            counted(request.micro_batches, "micro-batch"),
-            counted(sharers,
-                pipeline              ? "replica"
-                : request.context > 1 ? "context group"
-                                      : "rank"),
-            sharers));
+    throw InputError("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
+        to_text(request.spec),
+        counted(request.micro_batches, "micro-batch"),
+        counted(sharers,
+            pipeline              ? "replica"
+            : request.context > 1 ? "context group"
+                                  : "rank"),
+        sharers);
   const int each = shards_per_rank(request.spec);
   const int holders = pipeline ? request.sharers_of_replica() : request.ranks_of_replica();
   if (request.layers < each * holders)
-    throw InputError(
-        fmt::format("layers: {} {} too few for {} on {}, which needs {} of at least "
-                    "one layer on each{}; use layers = {}, fewer ranks or more replicas",
-            counted(request.layers, "layer"),
-            request.layers == 1 ? "is" : "are",
-            to_text(request.spec),
-            counted(request.ranks_of_replica(), "rank"),
-            each == 1 ? "a shard" : counted(each, "shard"),
-            pipeline && request.context > 1 ? " context group" : " rank",
-            each * holders));
+    throw InputError("layers: {} {} too few for {} on {}, which needs {} of at least "
+                     "one layer on each{}; use layers = {}, fewer ranks or more replicas",
+        counted(request.layers, "layer"),
+        request.layers == 1 ? "is" : "are",
+        to_text(request.spec),
+        counted(request.ranks_of_replica(), "rank"),
+        each == 1 ? "a shard" : counted(each, "shard"),
+        pipeline && request.context > 1 ? " context group" : " rank",
+        each * holders);
   if (entry.check != nullptr)
     entry.check(request);
 }

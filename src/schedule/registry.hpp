@@ -26,7 +26,7 @@ struct Spec {
 
 struct Request {
   Spec spec;
-  topology::Groups groups{{1}};
+  Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
   int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches

@@ -12,8 +12,6 @@ namespace {
 double rest(double part, double whole) {
   return whole > 0 ? std::max(0.0, 1 - part / whole) : 0;
 }
-
-using model::Layout;
 }  // namespace
 
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
@@ -46,8 +44,7 @@ std::vector<std::vector<Span>> simulate(const Program& program, const Costs& cos
 }
 
 double Idle::share() const {
-  return rest(
-      std::accumulate(busy.begin(), busy.end(), 0.0), seconds * static_cast<double>(busy.size()));
+  return rest(std::accumulate(busy.begin(), busy.end(), 0.0), seconds * std::ssize(busy));
 }
 
 double Idle::share(int rank) const {
@@ -56,9 +53,9 @@ double Idle::share(int rank) const {
 
 Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
   Idle result;
-  for (std::size_t r = 0; r < spans.size(); ++r) {
+  for (const int r : indices(spans)) {
     double& busy = result.busy.emplace_back(0);
-    for (std::size_t i = 0; i < spans[r].size(); ++i) {
+    for (const int i : indices(spans[r])) {
       result.seconds = std::max(result.seconds, spans[r][i].end);
       if (program.ranks[r].actions[i].lane == Lane::compute)
         busy += spans[r][i].end - spans[r][i].begin;
@@ -106,36 +103,32 @@ double flops(const Action& action, const Layout& layout) {
 }
 
 double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
-  const auto width = [&](Slot slot) {
-    return static_cast<double>(bytes_of(dtype_of(slot.cls, layout.shape)));
-  };
+  const auto width = [&](Slot slot) { return 1.0 * bytes_of(dtype_of(slot.cls, layout.shape)); };
   // Elements of the gradient that the rank holds.
-  const auto held_elements = [&] {
-    return static_cast<double>(
-        of_embeddings(a.payload)
-            ? layout.embeddings.slice
-            : held(program, rank, a[Operand::gradient].cls, a.shard, layout).count);
+  const auto held_elements = [&]() -> double {
+    return of_embeddings(a.payload)
+               ? layout.embeddings.slice
+               : held(program, rank, a[Operand::gradient].cls, a.shard, layout).count;
   };
   constexpr double fp32 = sizeof(float);
   switch (a.kind) {
   case Kind::embed:
-  case Kind::embed_backward:
-    return 2 * static_cast<double>(model::hidden_bytes(layout.shape_of(a.micro_batch)));
+  case Kind::embed_backward: return 2.0 * model::hidden_bytes(layout.shape_of(a.micro_batch));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return held_elements() * (7 * fp32 + static_cast<double>(model::bytes_of(layout.shape.dtype)));
+    return held_elements() * (7 * fp32 + model::bytes_of(layout.shape.dtype));
   case Kind::square: return held_elements() * fp32;
   case Kind::zero: return held_elements() * width(a[Operand::gradient]);
   case Kind::load:
   case Kind::accumulate:
-    return static_cast<double>(moved(a, layout).count) *
+    return moved(a, layout).count *
            (width(a[Operand::source]) + (a.accumulates ? 2 : 1) * width(a[Operand::destination]));
   default: return 0;
   }
 }
 
 double moved_bytes(const Action& action, const Layout& layout) {
-  return static_cast<double>(moved(action, layout).count) *
-         static_cast<double>(bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape)));
+  return 1.0 * moved(action, layout).count *
+         bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape));
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Device& device) {

@@ -40,17 +40,15 @@ struct Device {
 };
 
 /// Cost of a visit or of the loss, by model/cost.hpp, in the unit of the price; else 0.
-[[nodiscard]] double cost_of(
-    const Action& action, const model::Layout& layout, const model::Price& price);
+[[nodiscard]] double cost_of(const Action& action, const Layout& layout, const model::Price& price);
 /// FLOPs of a visit or of the loss; 0 for everything else.
-[[nodiscard]] double flops(const Action& action, const model::Layout& layout);
+[[nodiscard]] double flops(const Action& action, const Layout& layout);
 /// Bytes that an action reads and writes, where that takes its time: update, zero, add, load,
 /// embed; else 0.
 [[nodiscard]] double touched_bytes(
-    const Program& program, int rank, const Action& action, const model::Layout& layout);
+    const Program& program, int rank, const Action& action, const Layout& layout);
 /// Bytes of the message or, of a collective, the buffer that moves.
-[[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
+[[nodiscard]] double moved_bytes(const Action& action, const Layout& layout);
 /// Durations where transfers take no time. The program outlives the result.
-[[nodiscard]] Costs costs_of(
-    const Program& program, const model::Layout& layout, const Device& device);
+[[nodiscard]] Costs costs_of(const Program& program, const Layout& layout, const Device& device);
 }  // namespace minitaw::schedule

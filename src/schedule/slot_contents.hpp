@@ -16,12 +16,12 @@ protected:
   using enum Operand;
 
   explicit SlotContents(const Program& program) : Check(program) {
-    for (int r = 0; r < std::ssize(program.ranks); ++r) {
+    for (const int r : indices(program.ranks)) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
       for (std::size_t c = 0; c < slot_classes; ++c)
         slots[c].resize(rank.slots[c]);
-      for (std::size_t k = 0; k < rank.owned_shards.size(); ++k)
+      for (const int k : indices(rank.owned_shards))
         slots[index_of(SlotClass::owned)][k] = blank(r, SlotClass::owned, rank.owned_shards[k]);
       for (Content& e : slots[index_of(SlotClass::embeddings)])
         e = blank(r, SlotClass::embeddings, -1);
@@ -65,16 +65,16 @@ protected:
 
   /// Returns slice i of a collective, for each of its members; refuses a part that cannot be
   /// divided.
-  Interval slice(Sides calls, std::size_t i) const {
+  Interval slice(Sides calls, int i) const {
     const Interval range = moved(at(calls.front()));
-    const int members = static_cast<int>(calls.size());
+    const int members = std::ssize(calls);
     if (range.size() % members != 0)
       fail(same_collectives,
           calls.front(),
           "{} parts cannot be shared by {} ranks",
           range.size(),
           members);
-    const Interval among = interval_of(range.size(), {static_cast<int>(i), members});
+    const Interval among = interval_of(range.size(), {i, members});
     return {range.begin + among.begin, range.begin + among.end};
   }
 

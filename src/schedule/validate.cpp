@@ -24,7 +24,7 @@ bool within(int number, int count) {
 /// not is never updated, and parts that no owned slice holds are in no weights (check_contents).
 class FormCheck : Check {
 public:
-  explicit FormCheck(const Program& program) : Check(program) {}
+  using Check::Check;
 
   void run() {
     check_program();
@@ -44,7 +44,7 @@ private:
   int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
 
   void check_program() {
-    const int ranks = static_cast<int>(program_.ranks.size());
+    const int ranks = std::ssize(program_.ranks);
     if (ranks != program_.groups.ranks())
       fail(slots_accounted,
           place_,
@@ -71,23 +71,21 @@ private:
   /// Ranks that share sequences are of one group, and it is known how many blocks have segments.
   void check_context() const {
     const int n = program_.context, ranks = program_.groups.ranks();
-    if (n < 1 || ranks % n != 0)
-      fail(fresh_reads, place_, "{} ranks do not divide into context groups of {}", ranks, n);
-    for (int first = 0; first < ranks; first += n)
-      if (!program_.groups.together(first, first + n - 1))
-        fail(fresh_reads,
-            place_,
-            "ranks {} to {} share sequences across groups",
-            first,
-            first + n - 1);
-    const std::size_t shards = shared() ? program_.shards : 0;
-    if (program_.blocks.size() != shards ||
-        std::ranges::any_of(program_.blocks, [](int blocks) { return blocks < 1; }))
+    bool fits = n >= 1 && ranks % n == 0;
+    for (int first = 0; fits && first < ranks; first += n)
+      fits = program_.groups.together(first, first + n - 1);
+    const std::vector<int>& blocks = program_.blocks;
+    const int shards = shared() ? program_.shards : 0;
+    if (!fits || std::ssize(blocks) != shards ||
+        std::ranges::any_of(blocks, [](int b) { return b < 1; }))
       fail(fresh_reads,
           place_,
-          "knows the blocks of {} shards, expected {}",
-          program_.blocks.size(),
-          shards);
+          "context groups of {} ranks and the blocks of {} shards do not fit groups {} and {} "
+          "shards",
+          n,
+          blocks.size(),
+          program_.groups.text(),
+          program_.shards);
   }
 
   void check_communicator(const Communicator& c) {
@@ -117,7 +115,7 @@ private:
     const int owned = slots(SlotClass::owned), accumulators = slots(SlotClass::accumulator);
     const int embeddings = slots(SlotClass::embeddings);
     const int embeddings_accumulators = slots(SlotClass::embeddings_accumulator);
-    const int shards = static_cast<int>(here().owned_shards.size());
+    const int shards = std::ssize(here().owned_shards);
     if (owned != shards || accumulators != shards || embeddings != embeddings_accumulators)
       fail(slots_accounted,
           place_,
@@ -134,13 +132,9 @@ private:
     const auto uses = uses_of(a);
     const bool whole = row_of(a.kind).work == Work::visit;
     if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
-      fail(fresh_reads,
-          place_,
-          "{}",
-          shared() ? "attends to the tokens of its rank only"
-                   : "is a segment of a visit, and visits are whole here");
+      fail(fresh_reads, place_, "visits are {} here", shared() ? "in segments" : "whole");
     check_numbers(a);
-    for (std::size_t i = 0; i < a.slots.size(); ++i) {
+    for (const int i : indices(a.slots)) {
       if (uses[i].classes.empty() && a.slots[i].valid())
         fail(fresh_reads, place_, "has no use for {}", describe(a.slots[i]));
       if (!uses[i].classes.empty() && (a.slots[i].valid() || !uses[i].optional))
@@ -230,8 +224,7 @@ private:
       fail(matched_messages, place_, "its peer is its own rank");
     if (!is_collective(a.kind))
       return;
-    if (!within(a.communicator, static_cast<int>(members_.size())) ||
-        !members_[a.communicator][place_.rank])
+    if (!within(a.communicator, std::ssize(members_)) || !members_[a.communicator][place_.rank])
       fail(same_collectives, place_, "the rank is not a member of the communicator");
     if (is_rooted(a.kind) &&
         std::ranges::count(program_.communicators[a.communicator].ranks, a.peer) == 0)
@@ -297,7 +290,7 @@ public:
 
   /// The waits order the readers and writers of each slot, and join comes last.
   void check_order() {
-    const int count = static_cast<int>(actions_.size());
+    const int count = std::ssize(actions_);
     if (actions_.empty() || actions_.back().kind != Kind::join)
       fail(all_waited, {rank_, count - 1}, "the rank's last action must be join");
     for (int i = 0; i < count; ++i) {
@@ -318,7 +311,7 @@ public:
     std::vector<Peak> peaks;
     for (const int slots : here.slots)
       peaks.emplace_back(slots, slots > 0 ? actions_.size() : 0);
-    for (int i = 0; i < std::ssize(actions_); ++i)
+    for (const int i : indices(actions_))
       for (const Access& access : accesses(actions_[i], rank_))
         peaks[index_of(access.slot.cls)].touch(i, actions_[i], access, ends[i]);
     for (const SlotClassRow& row : table_of<SlotClass>) {
@@ -359,7 +352,7 @@ private:
   }
 
   void check_join(int i, const LaneCounts& done) const {
-    if (i + 1 < static_cast<int>(actions_.size()))
+    if (i + 1 < std::ssize(actions_))
       fail(all_waited, {rank_, i + 1}, "comes after join, which must be the rank's last action");
     for (const auto& lane : table_of<Lane>)
       if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
@@ -377,7 +370,7 @@ private:
 
 void check(const Program& program) {
   FormCheck(program).run();
-  const int ranks = static_cast<int>(program.ranks.size());
+  const int ranks = std::ssize(program.ranks);
   for (int r = 0; r < ranks; ++r)
     RankCheck(program, r).check_order();
   check_contents(program);
@@ -398,7 +391,7 @@ std::optional<Violation> validate(const Program& program) {
 std::string grid(const Program& program, const Violation& mark) {
   // A failure in a large program shows its surroundings only.
   constexpr int most_ranks = 12, ticks_around = 4;
-  const int ranks = static_cast<int>(program.ranks.size()), shown = std::min(ranks, most_ranks);
+  const int ranks = std::ssize(program.ranks), shown = std::min(ranks, most_ranks);
   const int first = std::clamp(mark.rank - most_ranks / 2, 0, ranks - shown);
   const int centre = mark.action < 0 ? 0 : program.ranks[mark.rank].actions[mark.action].tick;
   std::vector<std::string> lines = {fmt::format("{:<8}", "tick")};
@@ -433,11 +426,11 @@ void require_valid(const Program& program) {
   const std::optional<Violation> violation = validate(program);
   if (!violation)
     return;
-  throw LogicError(fmt::format("schedule {} breaks the rule \"{}\": {}\n{}",
+  throw LogicError("schedule {} breaks the rule \"{}\": {}\n{}",
       program.schedule,
       name_of(violation->rule),
       violation->message,
-      grid(program, *violation)));
+      grid(program, *violation));
 }
 
 Program build_valid(const Request& request) {

@@ -20,11 +20,9 @@ class ComputeEmitter {
   using enum Operand;
 
 public:
-  ComputeEmitter(Builder& builder, std::vector<int> ranks)
-      : builder_(builder),
-        ranks_(std::move(ranks)) {}
+  ComputeEmitter(Builder& builder, Ranks ranks) : builder_(builder), ranks_(std::move(ranks)) {}
 
-  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
+  [[nodiscard]] const Ranks& ranks() const { return ranks_; }
 
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before
   /// dembed on shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient
@@ -97,7 +95,7 @@ private:
 
   /// Emits an action of every rank with those of the arguments that its kind uses.
   void add(const Action& action, const Arguments& arguments) {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    for (const int r : indices(ranks_)) {
       std::vector<Builder::Argument> used;
       for (const Use& use : row_of(action.kind).uses)
         if (const auto at = arguments.find(use.operand);
@@ -141,7 +139,7 @@ private:
       if (!prefix.empty())
         arguments[keys] = prefix;
       Action part = action;
-      part.parts = static_cast<std::int16_t>(builder_.key_parts());
+      part.parts = builder_.key_parts();
       for (part.part = 0; part.part < part.parts; ++part.part) {
         if (!prefix.empty()) {
           part.kind = Kind::forward_extend;
@@ -162,7 +160,7 @@ private:
     const bool halves = action.kind == Kind::backward_input;
     const RankBuffers of_slices = arguments[key_gradient];
     bool extends = std::exchange(action.extends, false);
-    action.block = static_cast<std::int16_t>(blocks - 1);
+    action.block = blocks - 1;
     project(Kind::backward_keys, action, arguments);
     for (; action.block >= 0; --action.block) {
       const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
@@ -212,7 +210,7 @@ private:
   }
 
   Builder& builder_;
-  std::vector<int> ranks_;
+  Ranks ranks_;
   std::map<int, RankBuffers> hidden_states_;        ///< by micro-batch
   std::map<std::pair<int, int>, Left> left_;        ///< by micro-batch and shard
   std::map<std::pair<int, int>, Prefix> prefixes_;  ///< by micro-batch of slices, and shard
@@ -222,13 +220,11 @@ private:
 /// one by one, forward, then backward.
 class LockstepRanks {
 public:
-  LockstepRanks(Builder& builder,
-      const std::vector<int>& ranks,
-      int micro_batches_per_rank,
-      int first_tick = 0)
+  LockstepRanks(
+      Builder& builder, const Ranks& ranks, int micro_batches_per_rank, int first_tick = 0)
       : per_rank_(micro_batches_per_rank) {
     for (auto first = ranks.begin(); first != ranks.end(); first += builder.context())
-      emitters_.emplace_back(builder, std::vector<int>(first, first + builder.context()));
+      emitters_.emplace_back(builder, Ranks(first, first + builder.context()));
     const int first = ranks[0] / builder.context() * per_rank_;
     for (int m = first; m < first + per_rank_; ++m) {
       for (int s = 0; s < builder.shards(); ++s)

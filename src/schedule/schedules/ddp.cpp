@@ -8,12 +8,12 @@ namespace {
 /// reference.
 Program make(const Request& request) {
   Builder builder(request, request.layers);
-  const std::vector<int> all = builder.everyone();
+  const Ranks all = builder.everyone();
   for (int s = 0; s < builder.shards(); ++s)
     for (const int r : all)
       builder.own(r, s);
   LockstepRanks lockstep(builder, all, request.micro_batches_of_rank());
-  for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
+  for (const int i : indices(lockstep.visits())) {
     const int shard = lockstep.visits()[i].shard;
     lockstep.compute(i, builder.owned(all, shard), builder.accumulators(all, shard));
   }

@@ -19,7 +19,7 @@ public:
                     builder.groups().size(0) > 1),
         keeping_(in_groups(keeping_of(request))),
         kept_(builder, builder.everyone(), keeping_) {
-    const topology::Groups& groups = builder.groups();
+    const Groups& groups = builder.groups();
     for (const int r : builder.everyone()) {
       // Ranks of one all-gather own neighbouring slices, so that they gather one run.
       const int slice = two_levels_ ? groups.local(r) * groups.count() + groups.group_of(r) : r;
@@ -88,7 +88,7 @@ private:
   /// A communicator that gathers or reduces a part of the shard.
   struct Leg {
     std::string name;
-    std::vector<int> ranks;
+    Ranks ranks;
     Part part;
   };
 
@@ -100,7 +100,7 @@ private:
     return keeping;
   }
 
-  void add_levels(const topology::Groups& groups) {
+  void add_levels(const Groups& groups) {
     const int members = groups.size(0);
     for (int l = 0; l < members; ++l) {
       outer_.push_back({fmt::format("rail{}", l), {}, {l, members}});
@@ -153,18 +153,17 @@ void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) {
     for (const char* option : {"reshard", "reduce"})
       if (request.spec.value(option) == "group")
-        throw InputError(
-            fmt::format("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
-                        "hierarchical=on; or use {}=none",
-                option,
-                option));
+        throw InputError("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
+                         "hierarchical=on; or use {}=none",
+            option,
+            option);
     return;
   }
-  const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
+  const Groups groups = groups_of_replica(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
-    throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; "
-                                 "use fsdp, or equal groups",
-        groups.text()));
+    throw InputError("groups: fsdp:hierarchical=on needs groups of equal size, not {}; "
+                     "use fsdp, or equal groups",
+        groups.text());
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered
@@ -175,7 +174,7 @@ Program make(const Request& request) {
   Builder builder(request, units);
   Sharding sharding(builder, request);
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
-  for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
+  for (const int i : indices(lockstep.visits())) {
     const Visit& now = lockstep.visits()[i];
     const RankBuffers weights = sharding.gather(now);
     const RankBuffers gradients = now.backward() ? sharding.gradients(now.shard) : RankBuffers();

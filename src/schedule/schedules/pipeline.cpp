@@ -26,45 +26,32 @@ struct Stages {
 /// stages, their ticks are 0 until set_ticks(). Rules may go on to round numbers of micro-batches:
 /// visits of those that do not exist are left out, and all ranks can follow what is left. Slices of
 /// a micro-batch count each; they come back in the reverse order.
-class Order {
-public:
-  Order(const Stages& of_all, int of_rank, int all_micro_batches, int of_each)
-      : stages(of_all),
-        rank(of_rank),
-        micro_batches(all_micro_batches),
-        slices(of_each),
-        next_(stages.chunks) {}
+struct Order {
+  Stages stages;
+  int rank, micro_batches, slices;
+  /// By chunk: micro-batch of the next F, B, W.
+  std::vector<std::array<int, 3>> next = std::vector<std::array<int, 3>>(stages.chunks);
+  std::vector<Visit> visits = {};
 
-  const Stages stages;
-  const int rank, micro_batches, slices;
+  void forward(int chunk) { visit(Kind::forward, chunk, next[chunk][0]++); }
 
-  void forward(int chunk) { visit(Kind::forward, chunk, next_[chunk][0]++); }
+  void backward(int chunk) { visit(Kind::backward, chunk, reversed(next[chunk][1]++)); }
 
-  void backward(int chunk) { visit(Kind::backward, chunk, reversed(next_[chunk][1]++)); }
+  void backward_input(int chunk) { visit(Kind::backward_input, chunk, reversed(next[chunk][1]++)); }
 
-  void backward_input(int chunk) {
-    visit(Kind::backward_input, chunk, reversed(next_[chunk][1]++));
-  }
-
-  void weight(int chunk) { visit(Kind::backward_weight, chunk, reversed(next_[chunk][2]++)); }
+  void weight(int chunk) { visit(Kind::backward_weight, chunk, reversed(next[chunk][2]++)); }
 
   void remaining_weights(int chunk) {
-    while (next_[chunk][2] < next_[chunk][1])
+    while (next[chunk][2] < next[chunk][1])
       weight(chunk);
   }
 
-  std::vector<Visit> visits() && { return std::move(visits_); }
-
-private:
   int reversed(int slice) const { return slice + slices - 1 - 2 * (slice % slices); }
 
   void visit(Kind kind, int chunk, int micro_batch) {
     if (micro_batch < micro_batches)
-      visits_.push_back({0, stages.at(rank, chunk), micro_batch, kind});
+      visits.push_back({0, stages.at(rank, chunk), micro_batch, kind});
   }
-
-  std::vector<std::array<int, 3>> next_;  ///< by chunk: micro-batch of the next F, B, W
-  std::vector<Visit> visits_;
 };
 
 /// Puts the work of rank i of p in order. Activations pass from stage to stage. W(j): the weights'
@@ -139,13 +126,13 @@ void order_zb_v(Order& order) {
 }
 
 Orders orders_of(const Stages& stages, StageRule rule, int micro_batches, int slices) {
-  Orders orders{std::vector<int>(stages.count()), {}, micro_batches * slices};
+  Orders orders{Ranks(stages.count()), {}, micro_batches * slices};
   for (int i = 0; i < stages.ranks; ++i) {
-    Order order(stages, i, orders.micro_batches, slices);
+    Order order{stages, i, orders.micro_batches, slices};
     rule(order);
-    orders.visits.push_back(std::move(order).visits());
-    for (const Visit& visit : orders.visits.back())
+    for (const Visit& visit : order.visits)
       orders.rank_of[visit.shard] = i;
+    orders.visits.push_back(order.visits);
   }
   if (set_ticks(orders) != nullptr)
     throw LogicError("stages wait for one another");
@@ -158,7 +145,7 @@ Orders orders_of(const Stages& stages, StageRule rule, int micro_batches, int sl
 class Pipeline {
 public:
   Pipeline(Builder& builder, const Orders& orders) : builder_(builder), rank_of_(orders.rank_of) {
-    for (const std::vector<int>& group : builder.context_groups())
+    for (const Ranks& group : builder.context_groups())
       emitters_.emplace_back(builder, group);
     for (int s = 0; s < orders.stages(); ++s)
       for (const int r : at(s).ranks())
@@ -190,7 +177,7 @@ private:
   /// The hidden state, or its gradient, to the ranks that need it in a later tick.
   void pass_on(const Visit& visit) {
     const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
-    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size()) ||
+    if (to_stage < 0 || to_stage >= std::ssize(rank_of_) ||
         rank_of_[visit.shard] == rank_of_[to_stage])
       return;
     ComputeEmitter &from = at(visit.shard), &to = at(to_stage);
@@ -198,7 +185,7 @@ private:
     Action send = make_action(Kind::send, visit.tick, payload, std::max(visit.shard, to_stage));
     send.micro_batch = visit.micro_batch;
     const RankBuffers received = builder_.new_buffers(to.ranks(), SlotClass::hidden);
-    for (std::size_t i = 0; i < received.size(); ++i)
+    for (const int i : indices(received))
       builder_.transfer(Phase::push_inter,
           send,
           {from.ranks()[i], from.hidden_state(visit.micro_batch)[i]},
@@ -207,7 +194,7 @@ private:
   }
 
   Builder& builder_;
-  std::vector<int> rank_of_;  ///< by stage
+  Ranks rank_of_;  ///< by stage
   std::vector<ComputeEmitter> emitters_;
   std::vector<Visit> visits_;  ///< of all ranks, by tick
 };
@@ -247,8 +234,7 @@ std::string text_of(const Request& request) {
   std::string names = places.front().string();
   if (places.size() > 1)
     names += " or " + places.back().string();
-  throw InputError(
-      fmt::format("schedule: {} cannot be read: no such file, or no permission", names));
+  throw InputError("schedule: {} cannot be read: no such file, or no permission", names);
 }
 
 /// FNV-1a.
@@ -263,8 +249,8 @@ Orders orders_of(const Request& request) {
   const std::string text = text_of(request), name = request.spec.value("file"),
                     sum = request.spec.value("sum");
   if (!sum.empty() && sum != sum_of(text))
-    throw InputError(fmt::format(
-        "schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum));
+    throw InputError(
+        "schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum);
   return read_torch_csv(text, name);
 }
 
@@ -273,8 +259,7 @@ void check_orders(const Request& request) {
   const std::string& name = request.spec.options.at("file");
   const auto compare = [&](const char* key, int given, int wanted) {
     if (given != wanted)
-      throw InputError(
-          fmt::format("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given));
+      throw InputError("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given);
   };
   compare("ranks", request.groups.ranks(), orders.ranks() * request.replicas * request.context);
   compare("micro_batches", request.micro_batches, orders.micro_batches * request.replicas);
@@ -288,48 +273,53 @@ void check_slices(const Request& request) {
     throw InputError("schedule: slices and chunks do not go together; use one of them");
 }
 
-Entry with_slices(Entry entry) {
-  entry.options.push_back({"slices",
-      {"1", "1..64"},
-      "slices in which the sequences of a micro-batch pass, one after the other (Seq1F1B, arXiv "
-      "2406.03488): gaps shrink by that factor, and so do most activations; keys and values of "
-      "earlier slices stay"});
-  entry.options.push_back({"cut",
-      {"cost", "even"},
-      "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all "
-      "have "
-      "equal numbers of tokens"});
-  entry.check = check_slices;
-  return entry;
-}
+const OptionDoc slices = {"slices",
+    {"1", "1..64"},
+    "slices in which the sequences of a micro-batch pass, one after the other (Seq1F1B, arXiv "
+    "2406.03488): gaps shrink by that factor, and so do most activations; keys and values of "
+    "earlier slices stay"};
+const OptionDoc cut = {"cut",
+    {"cost", "even"},
+    "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all have "
+    "equal numbers of tokens"};
+const OptionDoc chunks = {"chunks",
+    {"1", "1..16"},
+    "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps shrink by that "
+    "factor, and activations are sent as many times as often"};
+const OptionDoc file = {"file",
+    {},
+    "the file, from the folder of the deck or the working folder (_dump_csv of "
+    "torch.distributed.pipelining)"};
+const OptionDoc sum = {
+    "sum", {}, "check sum of the file, which tables and records show; a changed file is refused"};
 
+/// A schedule of pipelines, with options beside those of all.
 template <StageRule rule>
-Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
-  return {.name = name,
+Entry entry(const char* name, const char* doc, const std::vector<OptionDoc>& options = {}) {
+  Entry result = {.name = name,
       .doc = doc,
       .options = {{"blocking",
           {"off", "on"},
           "on: transfers and computation take turns, as in the published baseline"}},
       .build = [](const Request& request) { return build_by(rule, request); },
-      .shards_per_rank = shards_per_rank,
-      .passes_activations = true};
+      .shards_per_rank = rule == order_zb_v ? 2 : 1,
+      .passes_activations = true,
+      .check = check_slices};
+  result.options.insert(result.options.end(), options.begin(), options.end());
+  return result;
 }
 }  // namespace
 
 namespace schedules {
 Entry one_forward_one_backward() {
-  Entry result = with_slices(
-      entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward"));
-  result.options.push_back({"chunks",
-      {"1", "1..16"},
-      "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps shrink by that "
-      "factor, and activations are sent as many times as often"});
-  return result;
+  return entry<order_1f1b>(
+      "1f1b", "pipeline that passes activations: one forward, one backward", {slices, cut, chunks});
 }
 
 Entry zero_bubble_1() {
-  return with_slices(entry<order_zb_h<1>>(
-      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps"));
+  return entry<order_zb_h<1>>("zb1",
+      "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps",
+      {slices, cut});
 }
 
 Entry zero_bubble_2() {
@@ -340,20 +330,13 @@ Entry zero_bubble_2() {
 Entry zero_bubble_v() {
   return entry<order_zb_v>("zbv",
       "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
-      "no gaps if F, B and W take equal time, with the activations of 1F1B",
-      2);
+      "no gaps if F, B and W take equal time, with the activations of 1F1B");
 }
 
 Entry from_csv() {
-  Entry result = entry<order_1f1b>(
-      "csv", "pipeline whose order and placement of stages are in a CSV file of PyTorch");
-  result.options.push_back({"file",
-      {},
-      "the file, from the folder of the deck or the working folder (_dump_csv of "
-      "torch.distributed.pipelining)"});
-  result.options.push_back({"sum",
-      {},
-      "check sum of the file, which tables and records show; a changed file is refused"});
+  Entry result = entry<order_1f1b>("csv",
+      "pipeline whose order and placement of stages are in a CSV file of PyTorch",
+      {file, sum});
   result.build = [](const Request& request) { return build_pipeline(request, orders_of(request)); };
   result.shards_per_rank = 0;
   result.needs_file = true;

@@ -13,8 +13,8 @@ namespace {
 /// groups this is rank (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but
 /// for the last term, by which no rank receives two shards in a row. With unequal groups too, every
 /// rank owns as many shards as any other, give or take one.
-std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
-  std::vector<int> round;  // ranks, in the order in which each gets a shard
+Ranks round_robin_owners(const Groups& groups, int shards) {
+  Ranks round;  // ranks, in the order in which each gets a shard
   for (int i = 0; std::ssize(round) < groups.ranks(); ++i)
     for (int k = 0; k < groups.count(); ++k)
       if (i < groups.size(k))
@@ -40,10 +40,7 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
 /// owned shards are.
 class GroupRelay {
 public:
-  GroupRelay(Builder& builder,
-      const topology::Groups& groups,
-      std::vector<int> owners,
-      const Request& request)
+  GroupRelay(Builder& builder, const Groups& groups, Ranks owners, const Request& request)
       : builder_(builder),
         groups_(groups),
         owners_(std::move(owners)),
@@ -151,7 +148,7 @@ private:
   }
 
   /// The ranks of a group that exchange a shard with other groups: the owner in its own.
-  std::vector<int> leaders_of(int group, int shard) const {
+  Ranks leaders_of(int group, int shard) const {
     return owns(group, shard) ? std::vector{owners_[shard]}
                               : list_of(rails_of(group, shard), &Rail::leader);
   }
@@ -174,7 +171,7 @@ private:
     if (keeping_.weights == Copies::per_rank)
       return weights;
     RankBuffers copies(weights.size());
-    const std::vector<int> leaders = leaders_of(group, shard);
+    const Ranks leaders = leaders_of(group, shard);
     for (const int r : leaders) {
       VirtualBuffer& copy = copies[groups_.local(r)] = weights[groups_.local(r)];
       if (leaders.size() == 1)
@@ -241,8 +238,8 @@ private:
         groups_.count() == 1
             ? builder_.world()
             : builder_.communicator(fmt::format("group{}", group), groups_.members(group));
-    const std::vector<int> leaders = leaders_of(group, shard);
-    const int parts = static_cast<int>(leaders.size());
+    const Ranks leaders = leaders_of(group, shard);
+    const int parts = std::ssize(leaders);
     if (parts == groups_.size(group)) {
       const Kind kind = weights ? Kind::all_gather : Kind::reduce_scatter;
       return builder_.collective(
@@ -268,8 +265,8 @@ private:
   }
 
   Builder& builder_;
-  const topology::Groups& groups_;
-  std::vector<int> owners_;
+  const Groups& groups_;
+  Ranks owners_;
   int prefetch_;    ///< ticks ahead that a shard is sent to another group, which broadcasts it one
                     ///< tick ahead
   int rails_;       ///< ranks of a group that share a message to another group
@@ -320,9 +317,9 @@ Program make(const Request& request) {
   // among ranks.
   const int shards = options.contains("shards") ? request.layers : request.ranks_of_replica();
   Builder builder(request, shards);
-  const topology::Groups groups =
-      options.contains("gwps") ? topology::Groups::equal(builder.ranks(), 1) : builder.groups();
-  const std::vector<int> owners = round_robin_owners(groups, shards);
+  const Groups groups =
+      options.contains("gwps") ? Groups::equal(builder.ranks(), 1) : builder.groups();
+  const Ranks owners = round_robin_owners(groups, shards);
   for (int s = 0; s < shards; ++s)
     builder.own(owners[s], s);
   GroupRelay relay(builder, groups, owners, request);
@@ -331,7 +328,7 @@ Program make(const Request& request) {
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), k);
 
   const int grad_ticks = number_of(request.spec, "grad_ticks");
-  for (std::size_t i = 0; i < all[0].visits().size(); ++i) {
+  for (const int i : indices(all[0].visits())) {
     // In the order of issue; as many buffers.
     const auto leaves = [&](int group) {
       return std::min(all[group].visits()[i].tick + grad_ticks, all[group].last_tick() + 1);

@@ -8,35 +8,23 @@ int wrapped(int value, int ranks) {
 }
 
 /// One buffer per rank that goes from rank r to rank r + 1.
-class Ring {
-public:
-  Ring(Builder& builder, Payload payload, SlotClass cls)
-      : builder_(builder),
-        payload_(payload),
-        cls_(cls),
-        buffers_(builder.ranks()) {}
-
-  VirtualBuffer& at(int rank) { return buffers_[rank]; }
+struct Ring {
+  Builder& builder;
+  Payload payload;
+  SlotClass cls;
+  RankBuffers at = RankBuffers(builder.ranks());
 
   /// Every rank sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
-    const RankBuffers sent = buffers_;
-    for (const int r : builder_.everyone()) {
+    const RankBuffers sent = at;
+    for (const int r : builder.everyone()) {
       const int to = to_of(r);
-      buffers_[to] = to == r ? sent[r] : builder_.new_buffer(to, cls_);
+      at[to] = to == r ? sent[r] : builder.new_buffer(to, cls);
       if (to != r)
-        builder_.transfer(phase,
-            make_action(Kind::send, tick, payload_, shard_of(r)),
-            {r, sent[r]},
-            {to, buffers_[to]});
+        builder.transfer(
+            phase, make_action(Kind::send, tick, payload, shard_of(r)), {r, sent[r]}, {to, at[to]});
     }
   }
-
-private:
-  Builder& builder_;
-  Payload payload_;
-  SlotClass cls_;
-  RankBuffers buffers_;
 };
 
 /// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1
@@ -47,9 +35,9 @@ public:
       : builder_(builder),
         ranks_(builder.ranks()),
         per_rank_(per_rank),
-        forward_(builder, Payload::weights, SlotClass::weights),
-        backward_(builder, Payload::weights, SlotClass::weights),
-        gradients_(builder, Payload::gradient, SlotClass::gradient) {
+        forward_{builder, Payload::weights, SlotClass::weights},
+        backward_{builder, Payload::weights, SlotClass::weights},
+        gradients_{builder, Payload::gradient, SlotClass::gradient} {
     for (int r = 0; r < ranks_; ++r) {
       builder.own(r, owned_by(r));
       emitters_.emplace_back(builder, std::vector{r});
@@ -104,8 +92,8 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       const int shard = forward_shard(r, i);
       if (i % ranks_ == 0)
-        forward_.at(r) = builder_.owned(r, shard);
-      visit(r, i - r, tick, shard, Kind::forward, forward_.at(r), {});
+        forward_.at[r] = builder_.owned(r, shard);
+      visit(r, i - r, tick, shard, Kind::forward, forward_.at[r], {});
     }
     if (i == ranks_ - 1)
       fork(tick);
@@ -117,12 +105,12 @@ private:
   /// The backward ring starts with what the forward ring holds, after one swap of r and P - r.
   void fork(int tick) {
     for (int r = 0; r < ranks_; ++r) {
-      backward_.at(r) = forward_.at(r);
-      gradients_.at(r) = builder_.new_buffer(r, SlotClass::gradient);
+      backward_.at[r] = forward_.at[r];
+      gradients_.at[r] = builder_.new_buffer(r, SlotClass::gradient);
       builder_.add(r,
           Phase::push_intra,
           make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
-          {{Operand::gradient, gradients_.at(r)}});
+          {{Operand::gradient, gradients_.at[r]}});
     }
     backward_.move(
         tick,
@@ -134,7 +122,7 @@ private:
   void turn_backward(int j, int tick, bool last) {
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     for (int r = 0; r < ranks_; ++r)
-      visit(r, j - r, tick, shard_of(r), Kind::backward, backward_.at(r), gradients_.at(r));
+      visit(r, j - r, tick, shard_of(r), Kind::backward, backward_.at[r], gradients_.at[r]);
     if (last)
       return return_gradients(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
@@ -148,7 +136,7 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       const Action add = make_action(Kind::accumulate, tick, Payload::gradient, owned_by(r));
       builder_.local(
-          r, Phase::push_last, add, false, gradients_.at(r), builder_.accumulator(r, add.shard));
+          r, Phase::push_last, add, false, gradients_.at[r], builder_.accumulator(r, add.shard));
     }
   }
 
