@@ -25,8 +25,8 @@ struct RemainingRuns {
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
 
-/// `rows`: of the result file. A failed case is left alone unless `retry`, which runs the repetition
-/// that failed and those that lack; one that was skipped is tried again.
+/// `rows`: of the result file. A failed case is left alone unless `retry`, which runs the
+/// repetition that failed and those that lack; one that was skipped is tried again.
 [[nodiscard]] RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 

@@ -136,7 +136,7 @@ private:
   RemainingRuns remaining_;
   std::size_t done_ = 0;  ///< of these runs
   TextTable<Row> table_;
-  std::set<std::size_t> failed_;   ///< cases
+  std::set<std::size_t> failed_;  ///< cases
   std::set<std::string> told_;    ///< remarks that were printed
   std::optional<Run> running_;
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread

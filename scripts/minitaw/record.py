@@ -238,8 +238,11 @@ def transfers(run):
     columns = ("from", "to", "kind", "planned", "counted")
     found = pandas.DataFrame({name: array(run, f"bytes/{name}") for name in columns})
     group = numpy.repeat(range(len(group_sizes(run))), group_sizes(run))
-    sides = (group[found[name].astype(int)] for name in ("from", "to"))
-    return found.assign(between=numpy.not_equal(*sides))
+
+    def between():
+        return numpy.not_equal(*(group[found[name].astype(int)] for name in ("from", "to")))
+
+    return found.assign(between=guarded(str(run.file.path), between))
 
 
 def describe(run):

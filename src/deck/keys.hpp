@@ -47,7 +47,7 @@ struct Setting {
   std::string example_value{};  ///< as TOML
   std::string doc{};
   std::string in_place_of{};  ///< the key that this is another way to write: a deck has one of them
-  std::string units = "1";  ///< of a number
+  std::string units = "1";    ///< of a number
   Identity identity = Identity::always;
   /// As identity() writes it, if not as the value.
   std::function<std::string(const Case&)> text{};

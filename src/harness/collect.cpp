@@ -268,8 +268,7 @@ std::vector<LinkBytes> bytes_of_rank(engine::Runtime& runtime) {
 
 void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
   result.bytes_source = runtime.transport().bytes_source();
-  result.bytes =
-      comm::mpi::gather_lists(bytes_of_rank(runtime), comm, "gathering byte counters");
+  result.bytes = comm::mpi::gather_lists(bytes_of_rank(runtime), comm, "gathering byte counters");
   const std::string call = first_text(comm::mpi::take_uncounted(), comm);
   if (runtime.rank() != 0)
     return;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <sstream>
 #include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -133,7 +134,7 @@ std::string unseal(std::istream& file, const std::string& path) {
   std::string seal(seal_size, '\0');
   file.read(seal.data(), seal_size);
   require_schema(seal, path);  // before a file that is no result is read as a whole
-  std::string image{std::istreambuf_iterator<char>(file), {}};
+  std::string image = (std::ostringstream() << file.rdbuf()).str();
   if (make_seal(schema_version, std::as_bytes(std::span(image))) != seal)
     throw InputError(fmt::format("{} is damaged or was changed after it was written: its length "
                                  "or checksum is not that of its seal",

@@ -71,7 +71,8 @@ Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }
 
-void write_attribute(hid_t object, const std::string& name, const Values& values, const Shape& shape) {
+void write_attribute(
+    hid_t object, const std::string& name, const Values& values, const Shape& shape) {
   if (H5Aexists(object, name.c_str()) > 0)
     check(H5Adelete(object, name.c_str()), "replace attribute " + name);
   const Id space = space_of(shape);
@@ -178,8 +179,8 @@ void check(herr_t status, const std::string& what) {
 }
 
 void write(hid_t parent, const Field& field, const Data& data) {
-  const auto size = std::accumulate(
-      data.shape.begin(), data.shape.end(), std::size_t{1}, std::multiplies<>());
+  const auto size =
+      std::accumulate(data.shape.begin(), data.shape.end(), std::size_t{1}, std::multiplies<>());
   if (const auto given = std::visit([](const auto& list) { return list.size(); }, data.values);
       given != size)
     throw std::runtime_error(
@@ -208,7 +209,8 @@ void append(hid_t parent, const std::string& path, const Cell& value) {
   const hsize_t length = at + count;
   check(H5Dset_extent(dataset, &length), "extend " + path);
   const Id all = shape_of(dataset), element = space_of({count});
-  check(H5Sselect_hyperslab(all, H5S_SELECT_SET, &at, nullptr, &count, nullptr), "select in " + path);
+  check(
+      H5Sselect_hyperslab(all, H5S_SELECT_SET, &at, nullptr, &count, nullptr), "select in " + path);
   with_data(one(value), [&](hid_t type, const void* data) {
     check(H5Dwrite(dataset, type, element, all, H5P_DEFAULT, data), "write " + path);
   });

@@ -114,22 +114,10 @@ std::vector<Column> columns_of_place() {
           "Repetition of the case, from 0. The last row of a repetition counts.",
           &Place::repetition,
           Shown{.title = "rep", .width = 3}),
-      column("session",
-          "1",
-          "Session that ran it: /sessions/NNNN.",
-          &Place::session),
-      column("started",
-          "text",
-          "Start of the run, ISO 8601, UTC.",
-          &R::started),
-      column("begun",
-          "text",
-          "Begin of the first timed step, by the clock of rank 0.",
-          &R::begun),
-      column("ended",
-          "text",
-          "End of the last timed step on all ranks.",
-          &R::ended),
+      column("session", "1", "Session that ran it: /sessions/NNNN.", &Place::session),
+      column("started", "text", "Start of the run, ISO 8601, UTC.", &R::started),
+      column("begun", "text", "Begin of the first timed step, by the clock of rank 0.", &R::begun),
+      column("ended", "text", "End of the last timed step on all ranks.", &R::ended),
   };
 }
 
@@ -140,24 +128,20 @@ std::vector<Column> columns_of_rates() {
           "Median of the samples. A sample is a timed step, by its slowest rank.",
           &M::step,
           Shown{.title = "step", .units = "s", .width = 9, .narrow = true}),
-      column("q1_s",
+      column(
+          "q1_s",
           "s",
           "First quartile of the samples, interpolated linearly.",
           [](const M& m) { return quantile(m.samples, 0.25); },
           Shown{.title = "q1", .units = "s", .width = 9}),
-      column("q3_s",
+      column(
+          "q3_s",
           "s",
           "Third quartile of the samples.",
           [](const M& m) { return quantile(m.samples, 0.75); },
           Shown{.title = "q3", .units = "s", .width = 9}),
-      column("samples",
-          "1",
-          "Timed steps.",
-          [](const M& m) { return std::ssize(m.samples); }),
-      column("spread",
-          "1",
-          "(q3_s - q1_s) / median_s.",
-          &M::spread),
+      column("samples", "1", "Timed steps.", [](const M& m) { return std::ssize(m.samples); }),
+      column("spread", "1", "(q3_s - q1_s) / median_s.", &M::spread),
       column("tokens_per_s",
           "token/s",
           "M B S / median_s.",
@@ -178,7 +162,8 @@ std::vector<Column> columns_of_rates() {
             const model::Flops flops = model::flops_per_token(m.settings().shape);
             return 1e-12 * m.tokens_per_s * (flops.matmul + flops.attention_full);
           }),
-      column("tflops_rank",
+      column(
+          "tflops_rank",
           "TFLOP/s",
           "tflops_causal / ranks.",
           [](const M& m) { return m.tflops / m.settings().ranks; },
@@ -187,7 +172,8 @@ std::vector<Column> columns_of_rates() {
           "TFLOP/s",
           "Peak of the device of a rank: run --peak, or its dense datasheet value. NaN: unknown.",
           [](const M& m) { return 1e-12 * m.result.peak; }),
-      column("mfu",
+      column(
+          "mfu",
           "1",
           "Model FLOPs utilisation: tflops_rank / peak.",
           [](const M& m) { return 1e12 * m.tflops / m.settings().ranks / m.result.peak; },
@@ -201,7 +187,8 @@ std::vector<Column> columns_of_memory() {
           "B",
           "Planned for the worst rank, sum over kinds.",
           [](const M& m) { return worst(m, &RankMemory::planned_sum); }),
-      column("memory_measured",
+      column(
+          "memory_measured",
           "B",
           "Allocated through Kokkos on the worst rank, sum over kinds and memory/other.",
           [](const M& m) { return worst(m, &RankMemory::measured_sum); },
@@ -223,12 +210,14 @@ std::vector<Column> columns_of_memory() {
 
 std::vector<Column> columns_of_bytes() {
   return {
-      column("bytes_inside",
+      column(
+          "bytes_inside",
           "B",
           "Counted in a step, inside groups.",
           [](const M& m) { return m.counted.inside; },
           Shown{.title = "inside", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
-      column("bytes_between",
+      column(
+          "bytes_between",
           "B",
           "Counted in a step, between groups.",
           [](const M& m) { return m.counted.between; },
@@ -267,24 +256,20 @@ std::vector<Column> columns_of_time() {
           "s",
           "T, the length of that step, from the begin of the first rank to the end of the last.",
           &R::accounted_length),
-      column("exposed_share",
+      column(
+          "exposed_share",
           "1",
           "Exposed to transfers / T, mean over ranks.",
           [](const M& m) { return m.mean.exposed_total() / m.result.accounted_length; },
-          Shown{.title = "exposed",
-              .units = "%",
-              .format = as_percent,
-              .width = 7,
-              .narrow = true}),
-      column("idle_share",
+          Shown{
+              .title = "exposed", .units = "%", .format = as_percent, .width = 7, .narrow = true}),
+      column(
+          "idle_share",
           "1",
           "The bubble: idle / T, mean over ranks.",
           [](const M& m) { return m.mean.idle / m.result.accounted_length; },
           Shown{.title = "idle", .units = "%", .format = as_percent, .width = 6, .narrow = true}),
-      column("compute_s",
-          "s",
-          "Computing, mean over ranks.",
-          &Time::compute),
+      column("compute_s", "s", "Computing, mean over ranks.", &Time::compute),
       column("exposed_weights_s",
           "s",
           "Exposed to transfers of weights, mean over ranks.",
@@ -320,21 +305,20 @@ std::vector<Column> columns_of_time() {
           "Its time to the median of all ranks. NaN: not known.",
           found("slowest_ratio", R::unknown)),
       column("ticks", "tick", "Length of the schedule.", &R::ticks),
-      column("idle_ticks",
-          "tick",
-          "Ticks without computation, mean over ranks.",
-          mean_idle_ticks),
+      column("idle_ticks", "tick", "Ticks without computation, mean over ranks.", mean_idle_ticks),
   };
 }
 
 std::vector<Column> columns_of_checks() {
   return {
-      column("first_loss",
+      column(
+          "first_loss",
           "nat/token",
           "Loss of the first step.",
           [](const M& m) { return loss_at(m.result.losses, 0); },
           Shown{.title = "loss0", .units = "nat", .format = as_loss, .width = 8}),
-      column("last_loss",
+      column(
+          "last_loss",
           "nat/token",
           "Loss of the last step.",
           [](const M& m) { return loss_at(m.result.losses, m.result.losses.size() - 1); },
@@ -359,7 +343,8 @@ std::vector<Column> columns_of_checks() {
           &R::transport),
       column("matmul_algorithms",
           "text",
-          "Algorithm of cuBLASLt for each kind of product on rank 0, the fastest. Empty without it.",
+          "Algorithm of cuBLASLt for each kind of product on rank 0, the fastest. Empty without "
+          "it.",
           &R::matmul_algorithms),
       column("energy_source",
           "text",
@@ -373,16 +358,14 @@ std::vector<Column> columns_of_checks() {
           "J/token",
           "The same, per token.",
           found("energy_per_token", R::unknown)),
-      column("status",
+      column(
+          "status",
           "text",
           "ok, wrong (a check failed), oom (memory ran out), timeout (too long, or no progress), "
           "skipped (planned memory does not fit), error (it ended early).",
           [](const M& m) { return name_of(m.result.status); },
           Shown{.title = "status", .width = -6, .narrow = true}),
-      column("reason",
-          "text",
-          "Why the status is not ok.",
-          &R::reason),
+      column("reason", "text", "Why the status is not ok.", &R::reason),
       column("verdict",
           "text",
           "VALID, VALID with doubts in brackets, or INVALID: and why.",
@@ -545,8 +528,7 @@ const std::vector<Field>& session_fields() {
 
 // Rows.
 
-static LinkSums sums_of(
-    const CaseResult& result, std::uint64_t LinkBytes::* bytes) {
+static LinkSums sums_of(const CaseResult& result, std::uint64_t LinkBytes::* bytes) {
   LinkSums sums;
   for (const LinkBytes& link : result.bytes) {
     const bool together = result.settings.groups.together(link.from, link.to);
@@ -601,7 +583,8 @@ std::vector<Row> preview(const std::vector<Case>& cases) {
 }
 
 const Cell& Row::cell(std::string_view column) const {
-  const auto at = std::ranges::find(columns(), column, [](const Column& c) { return c.field.name; });
+  const auto at =
+      std::ranges::find(columns(), column, [](const Column& c) { return c.field.name; });
   if (at == columns().end())
     throw LogicError(fmt::format("/runs has no column \"{}\"", column));
   return cells.at(at - columns().begin());

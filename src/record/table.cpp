@@ -86,7 +86,8 @@ std::string settings_text(const std::vector<Row>& rows) {
       continue;
     std::vector<std::string> values;
     for (const Row& row : rows)
-      if (std::string value = to_text(row.cells[i]); std::ranges::find(values, value) == values.end())
+      if (std::string value = to_text(row.cells[i]);
+          std::ranges::find(values, value) == values.end())
         values.push_back(std::move(value));
     if (values == std::vector<std::string>{""})
       continue;

@@ -165,10 +165,10 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
 std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   const std::vector<CaseRuns> cases = by_case(rows);
   const auto text_of = [&](const CaseRuns* best) {
-    return best == nullptr ? "none"
-                           : fmt::format("{:.6g} tokens/s ({})",
-                                 best->tokens_per_s(),
-                                 describe(best->last(), rows));
+    return best == nullptr
+               ? "none"
+               : fmt::format(
+                     "{:.6g} tokens/s ({})", best->tokens_per_s(), describe(best->last(), rows));
   };
   std::vector<std::string> figures;
   std::set<std::string> models;

@@ -32,8 +32,8 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     if (job_.rank() != 0)
       continue;
     EXPECT_EQ(result.status, Status::ok) << result.reason;
-    EXPECT_EQ(list_of(result.bytes, &LinkBytes::counted),
-        list_of(result.bytes, &LinkBytes::planned));
+    EXPECT_EQ(
+        list_of(result.bytes, &LinkBytes::counted), list_of(result.bytes, &LinkBytes::planned));
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
     const schedule::Program program = schedule::build_valid(request_of(c));
     const auto planned =

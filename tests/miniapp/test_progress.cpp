@@ -55,8 +55,7 @@ TEST(RemainingRuns, IsAllRepetitionsInTheOrderOfTheDeck) {
 
 TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
   const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
-  const std::vector rows =
-      joined({ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)});
+  const std::vector rows = joined({ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)});
   EXPECT_THAT(
       pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
   EXPECT_THAT(pairs(remaining_runs({a_case(6, 3)}, ended(a_case(6, 2), Status::ok, 2), {})),

@@ -51,7 +51,9 @@ def said_by_the_program():
     for line in tables.splitlines():
         assert line in page, f"minitaw help results --markdown has this line, {PAGE} not: {line}"
         if row := re.match(r"\| `/([^`]+)` \| \[?([^|]*?)\]? \| ([^|]+) \|", line):
-            found[row[1].replace("NNNN", RUN if row[1].startswith("runs") else "0000")] = row.groups()[1:]
+            found[row[1].replace("NNNN", RUN if row[1].startswith("runs") else "0000")] = (
+                row.groups()[1:]
+            )
     on_page = re.findall(r"^\| `/[^`]+` \|", page, re.MULTILINE)
     assert len(on_page) == len(found), "the page has a dataset that the program does not name"
     return found

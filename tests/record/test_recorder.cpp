@@ -190,8 +190,7 @@ TEST_F(File, ThatLeadsElsewhereOrClaimsMoreThanItHoldsIsRefused) {
   };
   const std::vector<std::pair<const char*, std::function<void(hid_t)>>> changes = {
       {"link", [](hid_t root) { H5Lcreate_soft("/runs", root, "runs/seq", {}, {}); }},
-      {"link",
-          [](hid_t root) { H5Lcreate_external("other.h5", "/x", root, "runs/seq", {}, {}); }},
+      {"link", [](hid_t root) { H5Lcreate_external("other.h5", "/x", root, "runs/seq", {}, {}); }},
       {"another place", [&](hid_t root) { dataset(root, H5T_NATIVE_UINT8, plain, options); }},
       {"filtered", [&](hid_t root) { dataset(root, H5T_NATIVE_INT64, plain, filter); }},
       {"claims 2147483648", [&](hid_t root) { dataset(root, H5T_NATIVE_INT64, claimed, chunks); }}};

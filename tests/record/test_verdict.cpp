@@ -54,7 +54,8 @@ TEST(Verdict, OfARun) {
 
 TEST(Verdict, OfASweep) {
   EXPECT_THAT(verdict(std::vector<Row>()), StartsWith("INVALID: no case"));
-  std::vector<Row> rows = {make_row(sample_case("ddp"), {5}), make_row(sample_case("tawpipe"), {6})};
+  std::vector<Row> rows = {
+      make_row(sample_case("ddp"), {5}), make_row(sample_case("tawpipe"), {6})};
   EXPECT_THAT(verdict(rows),
       AllOf(StartsWith("VALID (2 of 2 cases"),
           Says({"case 5 (ddp, 3 ranks in groups 1+2, 128 tokens)", "noisy", noisy_by})));

@@ -3,14 +3,45 @@
 #include <fmt/format.h>
 #include "sample.hpp"
 
+namespace {
+using namespace minitaw;
+using namespace minitaw::record;
+
+/// Cases of many ranks, each of which sends three kinds to six others.
+void write_large(const std::string& file, int ranks, int cases) {
+  constexpr int peers = 6, kinds = 3;
+  Recorder recorder(file, sample_session());
+  for (int number = 0; number < cases; ++number) {
+    CaseResult r = sample_case("ddp", 128 + number);
+    r.settings.ranks = ranks;
+    r.settings.groups = topology::Groups::equal(ranks, ranks / 8);
+    r.seconds.assign(10, std::vector<double>(ranks, 0.5 + number));
+    r.memory.resize(ranks, r.memory[0]);
+    r.time.resize(ranks, r.time[0]);
+    r.idle_ticks.resize(ranks, 1);
+    r.bytes.clear();
+    for (int from = 0; from < ranks; ++from)
+      for (int i = 0; i < peers * kinds; ++i)
+        r.bytes.push_back({from,
+            (from + i / kinds + 1) % ranks,
+            static_cast<schedule::Traffic>(i % kinds),
+            1000,
+            1000});
+    recorder.append(r);
+  }
+}
+}  // namespace
+
 /// Writes a result file for the tests in Python: two schedules over lengths, timelines of one, a
-/// failed case, sessions.
+/// failed case, sessions. With RANKS and CASES behind its name, a large one.
 int main(int argc, char** argv) {
-  using namespace minitaw;
-  using namespace minitaw::record;
-  if (argc != 2)
+  if (argc != 2 && argc != 4)
     return 2;
   std::filesystem::remove(argv[1]);  // an old file would be gone on with
+  if (argc == 4) {
+    write_large(argv[1], std::stoi(argv[2]), std::stoi(argv[3]));
+    return 0;
+  }
   deck::Deck deck;
   deck.text = "layers = 5\n";
   Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());

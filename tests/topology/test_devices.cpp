@@ -39,6 +39,7 @@ TEST(Devices, WhatIsThereHasANameAndAnIdentity) {
   require_own_devices(uuids);
   EXPECT_EQ(runtime_version().empty(), driver_version().empty());
 }
+
 TEST(Datasheet, KnowsDevicesByTheirWholeName) {
   for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
            {"NVIDIA H100 PCIe", 756, 51.0},

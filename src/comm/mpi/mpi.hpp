@@ -87,15 +87,9 @@ template <class T>
   std::vector<T> all;
   if (rank_in(comm) == 0)
     all.resize((begins.back() + sizes.back()) / sizeof(T));
-  check(MPI_Gatherv(mine.data(),
-            bytes,
-            MPI_BYTE,
-            all.data(),
-            sizes.data(),
-            begins.data(),
-            MPI_BYTE,
-            0,
-            comm),
+  check(
+      MPI_Gatherv(
+          mine.data(), bytes, MPI_BYTE, all.data(), sizes.data(), begins.data(), MPI_BYTE, 0, comm),
       what);
   return all;
 }

@@ -53,7 +53,7 @@ class Minitaw(CMakePackage, CudaPackage):
     depends_on("googletest +gmock", type="test")
     depends_on("python@3.11:", type="test")
     depends_on("python@3.11:", type="run", when="+python")
-    for library in ("py-numpy", "py-h5py", "py-scipy", "py-matplotlib", "py-jinja2"):
+    for library in ("py-pandas", "py-h5py", "py-scipy", "py-matplotlib", "py-jinja2"):
         depends_on(library, type=("run", "test"), when="+python")
 
     with when("+cuda"):
