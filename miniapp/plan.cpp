@@ -107,7 +107,7 @@ void print(const deck::Deck& deck, const std::vector<CasePlan>& plans) {
   write_stdout(text);
 }
 
-int plan(const PlanOptions& options) {
+int plan(const Invocation& invocation, const PlanOptions& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path,
       options.deck.overrides,
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.machine.adapters});
@@ -117,7 +117,7 @@ int plan(const PlanOptions& options) {
   }
   const std::vector<CasePlan> plans = plan_all(deck, options.machine);
   if (options.json)
-    write_stdout(json_text(to_json(deck, plans, options.machine.device)));
+    write_json(invocation, to_json(deck, plans, options.machine.device));
   else
     print(deck, plans);
   return 0;
@@ -152,6 +152,6 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  verb->callback([&invocation, options] { invocation.code = plan(*options); });
+  verb->callback([&invocation, options] { invocation.code = plan(invocation, *options); });
 }
 }  // namespace minitaw::app

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.hpp"
+#include "base/shell.hpp"
 #include "deck/keys.hpp"
 #include "record/provenance.hpp"
 #include "record/schema.hpp"
@@ -65,7 +66,7 @@ std::string json_text(const Json& json) {
 void write_json(const Invocation& invocation, const Json& said) {
   Json json = {{"program", record::version_text()},
       {"schema", record::schema_version},
-      {"command", fmt::format("{}", fmt::join(invocation.arguments(), " "))}};
+      {"command", shell_line(invocation.arguments())}};
   json.update(said);
   write_stdout(json_text(json));
 }

@@ -20,17 +20,18 @@ Json place_json(const MpiJob& mpi, const topology::RankPlace& place) {
       {"adapters", place.site.adapters}};
 }
 
-int topo(const TopoOptions& options, const MpiJob& mpi) {
+int topo(const Invocation& invocation, const TopoOptions& options, const MpiJob& mpi) {
   if (!mpi.is_root())
     return 0;
   const topology::Groups& nodes = mpi.place.nodes;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json) {
     const auto place = [&](const topology::RankPlace& rank) { return place_json(mpi, rank); };
-    write_stdout(json_text({{"ranks", list_of(mpi.ranks, place)},
+    write_json(invocation,
+        {{"ranks", list_of(mpi.ranks, place)},
         {"groups", nodes.sizes()},
         {"adapters", mpi.adapters},
-        {"shaped_links", shaped}}));
+        {"shaped_links", shaped}});
   } else {
     write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
         mpi.map_text(),
@@ -50,7 +51,7 @@ void add_topo(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   verb->callback([&invocation, options] {
     invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(*options, mpi); });
+        in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(invocation, *options, mpi); });
   });
 }
 }  // namespace minitaw::app

@@ -8,7 +8,7 @@
 
 namespace minitaw::app {
 namespace {
-using harness::Check, harness::Reference, harness::Tolerance;
+using harness::Check, harness::Reference, harness::ReferenceMemory, harness::Tolerance;
 
 struct VerifyOptions {
   DeckOptions deck;
@@ -32,32 +32,30 @@ struct Comparison {
   Check check;
   Tolerance tolerance;
 
-  [[nodiscard]] std::string failure() const { return check.failure(tolerance); }
+  std::string failure() const { return check.failure(tolerance); }
 
-  [[nodiscard]] bool passes() const { return check.passes(tolerance); }
+  bool passes() const { return failure().empty(); }
+
+  Check::Figure closest() const { return check.closest(tolerance); }
+
+  bool is_of_reference() const { return tolerance.reference == harness::float64_name; }
 };
 
-using Column = TableColumn<Comparison>;
-
-Column error_column(const char* title, const char* units, int width, const char* name, auto value) {
-  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width, false, name};
-}
-
 /// `width`: of the longest schedule.
-std::vector<Column> columns_of(int width) {
+std::vector<TableColumn<Comparison>> columns_of(int width) {
   using C = Comparison;
-  return {{.title = "schedule",
-              .value = [](const C& c) { return c.settings.schedule; },
-              .width = -width},
+  const Format error{.style = Format::scientific, .decimals = 1};
+  return {
+      {.title = "schedule",
+          .value = [](const C& c) { return c.settings.schedule; },
+          .width = -width},
       {.title = "ranks",
           .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); },
           .width = 5},
       {.title = "groups",
           .value = [](const C& c) { return c.settings.groups.text(); },
           .width = -11},
-      {.title = "context",
-          .value = [](const C& c) { return c.settings.shape.context.count; },
-          .width = 7},
+      {.title = "context", .value = [](const C& c) { return c.settings.shape.context.count; }},
       {.title = "dtype",
           .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
           .width = -5},
@@ -65,79 +63,57 @@ std::vector<Column> columns_of(int width) {
           .value = [](const C& c) { return c.tolerance.reference; },
           .width = -17,
           .name = "against"},
-      error_column("loss",
-          "first step",
-          10,
-          "first_step.loss_error",
-          [](const C& c) { return c.check.first.loss; }),
-      error_column("gradient",
-          "first step",
-          10,
-          "first_step.gradient_error",
-          [](const C& c) { return c.check.first.gradient.worst; }),
-      error_column("loss",
-          "later steps",
-          11,
-          "later_steps.loss_error",
-          [](const C& c) { return c.check.later.loss; }),
-      error_column("gradient",
-          "later steps",
-          11,
-          "later_steps.gradient_error",
-          [](const C& c) { return c.check.later.gradient.worst; }),
-      error_column(
-          "weights", "", 8, "weight_error", [](const C& c) { return c.check.weights.worst; }),
+      {.title = "loss",
+          .units = "first step",
+          .value = [](const C& c) { return c.check.first.loss; },
+          .format = error,
+          .name = "first_step.loss_error"},
+      {.title = "gradient",
+          .units = "first step",
+          .value = [](const C& c) { return c.check.first.gradient.worst; },
+          .format = error,
+          .name = "first_step.gradient_error"},
+      {.title = "loss",
+          .units = "later steps",
+          .value = [](const C& c) { return c.check.later.loss; },
+          .format = error,
+          .name = "later_steps.loss_error"},
+      {.title = "gradient",
+          .units = "later steps",
+          .value = [](const C& c) { return c.check.later.gradient.worst; },
+          .format = error,
+          .name = "later_steps.gradient_error"},
+      {.title = "weights",
+          .value = [](const C& c) { return c.check.weights.worst; },
+          .format = error,
+          .width = 8,
+          .name = "weight_error"},
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
-          .width = -6}};
+          .width = -1}};
 }
 
 Json to_json(const Comparison& c) {
-  const Check::Figure closest = c.check.closest(c.tolerance);
   Json json = {{"settings", settings_json(c.settings)},
       {"passes", c.passes()},
       {"failure", c.failure()},
-      {"closest", closest.what},
-      {"limit_share", closest.share()}};
+      {"closest", c.closest().what},
+      {"limit_share", c.closest().share()}};
   put(json, columns_of(0), c);
   return json;
 }
 
-bool is_reference(const Comparison& c) {
-  return c.tolerance.reference == harness::float64_name;
-}
-
-/// What was judged, how much room is left, what was not judged.
-std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck& deck) {
-  const auto share = [](const Comparison& c) { return c.check.closest(c.tolerance).share(); };
-  const Comparison& least = *std::ranges::max_element(compared, {}, share);
-  const Check::Figure figure = least.check.closest(least.tolerance);
-  std::string text =
-      "# judged: losses of all steps, gradients of the first and the last, weights after the last, "
-      "bytes sent, memory written\n"
-      "#   each case against one serial training (the same kernels), that against loops in double "
-      "precision\n";
-  text += fmt::format("# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
-      100 * figure.share(),
-      name_of(least.settings),
-      figure.what,
-      figure.from);
-  for (const std::string& sentence : deck.unused)
-    text += fmt::format("# not judged: {}\n", sentence);
-  return text + "# not judged: speed; other models, sizes, numbers of ranks, devices\n";
-}
-
 /// "VALID: ...", or "INVALID: ..." with how many are wrong, and the first of them.
-std::string verdict(const std::vector<Comparison>& compared) {
-  const auto references = std::ranges::count_if(compared, is_reference),
-             cases = std::ssize(compared) - references;
-  const auto wrong = std::ranges::count_if(compared, std::not_fn(&Comparison::passes));
+std::string verdict_of(const std::vector<Comparison>& compared) {
+  const auto references = std::ranges::count_if(compared, &Comparison::is_of_reference),
+             cases = std::ssize(compared) - references,
+             wrong = std::ranges::count(compared, false, &Comparison::passes);
   if (wrong == 0)
     return fmt::format("VALID: {} {} with the serial training, {} of it with the float64 reference",
         counted(cases, "case"),
         cases == 1 ? "agrees" : "agree",
         counted(references, "run"));
-  const Comparison& first = *std::ranges::find_if_not(compared, &Comparison::passes);
+  const Comparison& first = *std::ranges::find(compared, false, &Comparison::passes);
   return fmt::format("INVALID: {} of {} differ, first {}: {}",
       wrong,
       counted(std::ssize(compared), "comparison"),
@@ -145,158 +121,182 @@ std::string verdict(const std::vector<Comparison>& compared) {
       first.failure());
 }
 
-/// What to do about a case that is wrong.
-std::string advice(const std::vector<Comparison>& compared) {
-  const auto wrong_reference = [](const Comparison& c) { return is_reference(c) && !c.passes(); };
-  return std::ranges::any_of(compared, wrong_reference)
-             ? "# next: minitaw_kernels --verify, because one rank alone computes wrong, whatever "
-               "the schedule\n"
-             : "# next: the wrong case alone (--set), then again; with --repeat 10 a device's "
-               "fault "
-               "shows\n";
-}
-
-/// Throws InputError if some case does not fit, its references included if it is compared with
-/// them.
-void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_references) {
-  const MemoryBudget budget(mpi);
-  for (const Case& c : deck.cases) {
-    const std::string reason = budget.reason_against(
-        c, with_references ? harness::memory_of_verify(c, c.steps) : harness::ReferenceMemory());
-    if (!reason.empty())
-      throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
-          c.schedule,
-          counted(c.ranks, "rank"),
-          with_references ? "with the serial and the float64 reference on rank 0 " : "",
-          reason));
-  }
-}
-
-/// Prints a text at once, on rank 0 and unless JSON is asked for.
-void say(const VerifyOptions& options, const MpiJob& mpi, const std::string& text) {
-  if (mpi.is_root() && !options.json)
-    fmt::print("{}", text);
-  std::fflush(stdout);
-}
-
-/// Writes what every rank has come to, as text or as JSON with these cases. The exit code.
-int conclude(
-    bool valid, const std::string& text, bool as_json, Json cases, const deck::Deck& deck) {
-  write_stdout(as_json ? json_text({{"valid", valid},
-                             {"cases", std::move(cases)},
-                             {"notes", deck.notes},
-                             {"program", record::version_text()}})
-                       : text);
-  return valid ? 0 : 1;
-}
-
-/// A gradient that is missing has an error of 1, which the first step must find.
-void require_judgement(const deck::Deck& deck) {
-  for (const Case& c : deck.cases)
-    if (const double most = std::max(harness::float64_tolerance(c).largest(c.steps),
-            harness::serial_tolerance(c).largest(c.steps));
-        !(most < 1))
-      throw InputError(fmt::format(
-          "verify, {}, learning_rate = {}: rounding alone may change a gradient by {:.2g} times "
-          "itself; use a lower learning_rate, dtype = fp32, fewer layers or a larger hidden",
-          c.schedule,
-          c.learning_rate,
-          most));
-}
-
-/// Compares every case with the serial reference, and that with the float64 model: losses,
-/// gradients, last weights.
-int verify(const VerifyOptions& options, MpiJob& mpi) {
-  const deck::Deck deck = mpi.read(options.deck);
-  require_judgement(deck);
-  require_memory(deck, mpi, true);
-  const TextTable<Comparison> table(columns_of(longest(list_of(deck.cases, &Case::schedule))), {});
-  std::vector<Comparison> compared;  // of rank 0
-  const auto add = [&](const Comparison& c) {
-    say(options, mpi, table.row(c));
-    compared.push_back(c);
-  };
-  say(options, mpi, mpi.head_text(deck) + table.header());
-  std::vector<Case> cases = deck.cases;  // those that share a reference follow each other
-  std::ranges::stable_sort(cases, {}, harness::reference_key);
-  Reference reference;
-  std::string key;  // of the reference
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i];
-    if (key != harness::reference_key(c))
-      harness::agree(MPI_COMM_WORLD, [&] {
-        if (!mpi.is_root())
-          return;
-        say(options,
-            mpi,
-            fmt::format(
-                "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
-        reference = {};  // memory_of_verify() counts one at a time
-        reference = harness::serial_reference(c, c.steps);
-        add({harness::serial_case(c),
-            harness::compare(reference, harness::float64_reference(c, c.steps)),
-            harness::float64_tolerance(c)});
-      });
-    key = harness::reference_key(c);
-    const Check check = mpi.runner.verify(c, c.steps, reference);
-    if (mpi.is_root())
-      add({c, check, harness::serial_tolerance(c)});
-  }
-  return mpi.on_root([&] {
-    const bool valid = std::ranges::all_of(compared, &Comparison::passes);
-    const std::string text = scope_text(compared, deck) + (valid ? "" : advice(compared)) +
-                             fmt::format("RESULT: {}\n", verdict(compared));
-    return conclude(valid, text, options.json, list_of(compared, to_json), deck);
-  });
+/// What was judged, how much room is left, what was not judged, and what to do about what is wrong.
+std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck& deck) {
+  const auto share = [](const Comparison& c) { return c.closest().share(); };
+  const Comparison& least = *std::ranges::max_element(compared, {}, share);
+  std::string text = fmt::format(
+      "# judged: losses of all steps, gradients of the first and the last, weights after the last, "
+      "bytes sent, memory written\n"
+      "#   each case against one serial training (the same kernels), that against loops in double "
+      "precision\n"
+      "# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
+      100 * share(least),
+      name_of(least.settings),
+      least.closest().what,
+      least.closest().from);
+  for (const std::string& sentence : deck.unused)
+    text += fmt::format("# not judged: {}\n", sentence);
+  text += "# not judged: speed; other models, sizes, numbers of ranks, devices\n";
+  const auto is_wrong = [](const Comparison& c) { return !c.passes(); };
+  const auto wrong = std::ranges::find_if(compared, is_wrong);  // a reference before its cases
+  if (wrong == compared.end())
+    return text;
+  return text + (wrong->is_of_reference()
+                        ? "# next: minitaw_kernels --verify, because one rank alone computes "
+                          "wrong, whatever the schedule\n"
+                        : "# next: the wrong case alone (--set), then again; with --repeat 10 a "
+                          "device's fault shows\n");
 }
 
 /// A line for the case, and one for each of the first tensors that differ.
 std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
   constexpr std::size_t most = 8;
+  const std::size_t count = deviations.size();
   std::string text = fmt::format("{}: {}\n",
       name_of(c),
-      deviations.empty() ? "same bits"
-                         : fmt::format("DIFFERENT: {}", counted(std::ssize(deviations), "tensor")));
-  for (std::size_t i = 0; i < std::min(deviations.size(), most); ++i)
+      count == 0 ? "same bits" : "DIFFERENT: " + counted(std::ssize(deviations), "tensor"));
+  for (std::size_t i = 0; i < std::min(count, most); ++i)
     text += fmt::format("  {}\n", deviations[i]);
-  if (deviations.size() > most)
-    text += fmt::format("  and {} more (--json has all)\n", deviations.size() - most);
+  if (count > most)
+    text += fmt::format("  and {} more (--json has all)\n", count - most);
   return text;
 }
 
-/// Executes the first step of every case several times from the same state, and compares every bit
-/// of what it leaves on each rank.
-int repeat(const VerifyOptions& options, MpiJob& mpi) {
-  const deck::Deck deck = mpi.read(options.deck);
-  require_memory(deck, mpi, false);
-  say(options, mpi, mpi.head_text(deck));
-  std::vector<std::string> differing;  // the first deviation of each case that has some
-  Json cases = Json::array();
-  for (const Case& c : deck.cases) {
-    const std::vector<std::string> deviations = mpi.runner.repeat(c, options.repeat);
-    say(options, mpi, to_text(c, deviations));
-    cases.push_back({{"settings", settings_json(c)},
-        {"passes", deviations.empty()},
-        {"deviations", deviations}});
-    if (!deviations.empty())
-      differing.push_back(fmt::format("{}: {}", c.schedule, deviations.front()));
+/// The verb in a job.
+class Verification {
+public:
+  Verification(const Invocation& invocation, const VerifyOptions& options, MpiJob& mpi)
+      : invocation_(invocation),
+        options_(options),
+        mpi_(mpi),
+        deck_(mpi.read(options.deck)) {}
+
+  /// Compares every case with the serial reference, and that with the float64 model: losses,
+  /// gradients, last weights. The exit code.
+  int compare() {
+    require_judgement();
+    for (const Case& c : deck_.cases)
+      require_memory(c,
+          harness::memory_of_verify(c, c.steps),
+          "with the serial and the float64 reference on rank 0 ");
+    const TextTable<Comparison> table(
+        columns_of(longest(list_of(deck_.cases, &Case::schedule))), {});
+    std::vector<Comparison> compared;  // of rank 0
+    const auto add = [&](const Comparison& c) {
+      say(table.row(c));
+      compared.push_back(c);
+    };
+    say(mpi_.head_text(deck_) + table.header());
+    std::vector<Case> cases = deck_.cases;  // those that share a reference follow each other
+    std::ranges::stable_sort(cases, {}, harness::reference_key);
+    Reference reference;
+    std::string key;  // of the reference
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const Case& c = cases[i];
+      if (key != harness::reference_key(c))
+        harness::agree(MPI_COMM_WORLD, [&] {
+          if (!mpi_.is_root())
+            return;
+          say(fmt::format(
+              "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
+          reference = {};  // memory_of_verify() counts one at a time
+          reference = harness::serial_reference(c, c.steps);
+          add({harness::serial_case(c),
+              harness::compare(reference, harness::float64_reference(c, c.steps)),
+              harness::float64_tolerance(c)});
+        });
+      key = harness::reference_key(c);
+      const Check check = mpi_.runner.verify(c, c.steps, reference);
+      if (mpi_.is_root())
+        add({c, check, harness::serial_tolerance(c)});
+    }
+    return mpi_.on_root([&] {
+      return conclude(
+          verdict_of(compared), scope_text(compared, deck_), list_of(compared, to_json));
+    });
   }
-  return mpi.on_root([&] {
-    const bool valid = differing.empty();
-    const std::string count = counted(std::ssize(deck.cases), "case");
-    const std::string text =
-        valid
-            ? fmt::format("RESULT: VALID: {}, each step {} times: losses, gradients and weights "
-                          "have the same bits on every rank\n",
+
+  /// Executes the first step of every case several times from the same state, and compares every
+  /// bit of what it leaves on each rank. The exit code.
+  int repeat() {
+    for (const Case& c : deck_.cases)
+      require_memory(c, {}, "");
+    say(mpi_.head_text(deck_));
+    std::vector<std::string> differing;  // the first deviation of each case that has some
+    Json cases = Json::array();
+    for (const Case& c : deck_.cases) {
+      const std::vector<std::string> deviations = mpi_.runner.repeat(c, options_.repeat);
+      say(to_text(c, deviations));
+      cases.push_back({{"settings", settings_json(c)},
+          {"passes", deviations.empty()},
+          {"deviations", deviations}});
+      if (!deviations.empty())
+        differing.push_back(fmt::format("{}: {}", c.schedule, deviations.front()));
+    }
+    const std::string count = counted(std::ssize(deck_.cases), "case");
+    const std::string verdict =
+        differing.empty()
+            ? fmt::format("VALID: {}, each step {} times: losses, gradients and weights have the "
+                          "same bits on every rank",
                   count,
-                  options.repeat)
-            : fmt::format("RESULT: INVALID: a repeated step has other bits in {} of {}, first {}\n",
+                  options_.repeat)
+            : fmt::format("INVALID: a repeated step has other bits in {} of {}, first {}",
                   differing.size(),
                   count,
                   differing.front());
-    return conclude(valid, text, options.json, std::move(cases), deck);
-  });
-}
+    return mpi_.on_root([&] { return conclude(verdict, "", cases); });
+  }
+
+private:
+  /// A gradient that is missing has an error of 1, which the first step must find.
+  void require_judgement() const {
+    for (const Case& c : deck_.cases)
+      if (const double most = std::max(harness::float64_tolerance(c).largest(c.steps),
+              harness::serial_tolerance(c).largest(c.steps));
+          !(most < 1))
+        throw InputError(fmt::format(
+            "verify, {}, learning_rate = {}: rounding alone may change a gradient by {:.2g} times "
+            "itself; use a lower learning_rate, dtype = fp32, fewer layers or a larger hidden",
+            c.schedule,
+            c.learning_rate,
+            most));
+  }
+
+  void require_memory(const Case& c, const ReferenceMemory& reference, const char* with) const {
+    const std::string reason = budget_.reason_against(c, reference);
+    if (!reason.empty())
+      throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
+          c.schedule,
+          counted(c.ranks, "rank"),
+          with,
+          reason));
+  }
+
+  /// Prints a text at once, on rank 0 and unless JSON is asked for.
+  void say(const std::string& text) const {
+    if (mpi_.is_root() && !options_.json)
+      fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  /// Writes what every rank has come to. The exit code.
+  int conclude(const std::string& verdict, const std::string& scope, const Json& cases) const {
+    const bool valid = verdict.starts_with("VALID");
+    if (options_.json)
+      write_json(invocation_,
+          {{"verdict", verdict}, {"valid", valid}, {"cases", cases}, {"notes", deck_.notes}});
+    else
+      write_stdout(fmt::format("{}RESULT: {}\n", scope, verdict));
+    return valid ? 0 : 1;
+  }
+
+  const Invocation& invocation_;
+  const VerifyOptions& options_;
+  MpiJob& mpi_;
+  const deck::Deck deck_;
+  const MemoryBudget budget_{mpi_};
+};
 }  // namespace
 
 void add_verify(CLI::App& app, Invocation& invocation) {
@@ -313,7 +313,8 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return options->repeat > 0 ? repeat(*options, mpi) : verify(*options, mpi);
+      Verification verification(invocation, *options, mpi);
+      return options->repeat > 0 ? verification.repeat() : verification.compare();
     });
   });
 }

@@ -236,7 +236,7 @@ void print(const Machine& machine,
   write_stdout(text);
 }
 
-int run(const PredictOptions& options) {
+int run(const Invocation& invocation, const PredictOptions& options) {
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(fmt::format(
         "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
@@ -258,10 +258,11 @@ int run(const PredictOptions& options) {
   Json cases = Json::array();
   for (const Predicted& p : all)
     cases.push_back(to_json(machine, p));
-  write_stdout(json_text({{"machine", machine.name},
+  write_json(invocation,
+      {{"machine", machine.name},
       {"between_bytes_per_s", machine.rate},
       {"notes", notes},
-      {"cases", cases}}));
+      {"cases", cases}});
   return 0;
 }
 }  // namespace
@@ -295,6 +296,6 @@ void add_predict(CLI::App& app, Invocation& invocation) {
           "write when every action of the predicted steps runs, for scripts/timeline")
       ->type_name("FILE.json")
       ->excludes(best);
-  verb->callback([&invocation, options] { invocation.code = run(*options); });
+  verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
 }
 }  // namespace minitaw::app

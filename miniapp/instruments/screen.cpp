@@ -80,7 +80,7 @@ void print_head(const MpiJob& mpi) {
   std::fflush(stdout);
 }
 
-int screen_job(const ScreenOptions& options, MpiJob& mpi) {
+int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJob& mpi) {
   const model::Shape shape = measured_shape();
   mpi.runner.expect("getting ready");
   screen::Probe probe = probe_of(options, shape, mpi);
@@ -107,7 +107,7 @@ int screen_job(const ScreenOptions& options, MpiJob& mpi) {
   const int code = mpi.on_root([&] {
     screening.judgement = screen::judge(screening.machine, screening.measured, options.least / 100);
     if (options.json)
-      write_stdout(json_text(to_json(screening)));
+      write_json(invocation, to_json(screening));
     else
       write_stdout(table_text(screening) + findings_text(screening, mpi.ranks));
     return verdict_of(screening).code;
@@ -145,7 +145,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return screen_job(*options, mpi); });
+        in_job(invocation, options->job, [&](MpiJob& mpi) { return screen_job(invocation, *options, mpi); });
   });
 }
 }  // namespace minitaw::app
