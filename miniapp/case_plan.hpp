@@ -6,7 +6,7 @@
 #include "print.hpp"
 #include "schedule/simulate.hpp"
 
-/// What `minitaw plan` knows of a case, and how it says it.
+/// What `minitaw plan` knows of a case.
 namespace minitaw::app {
 using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
 using MemoryBytes = decltype(schedule::Footprint::by_kind);               ///< by schedule::Memory
@@ -33,10 +33,10 @@ struct DeviceFit {
   /// Settings with which it fits, if it does not, and somebody has looked for them.
   std::optional<std::vector<Remedy>> remedies;
 
-  [[nodiscard]] bool fits() const { return worst.total() <= available; }
+  bool fits() const { return worst.total() <= available; }
 };
 
-/// The cost of a case, from its program alone. JSON, table and text are written from it.
+/// The cost of a case, from its program alone.
 struct CasePlan {
   Case settings;
   std::size_t number = 0;  ///< in the deck
@@ -80,11 +80,4 @@ struct AssumedMachine {
 [[nodiscard]] std::uint64_t total(const auto& by_kind) {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
 }
-
-[[nodiscard]] Json to_json(const CasePlan& plan);
-/// Titles and units, and a line for each case, with a column for each setting in which they differ.
-/// `narrow`: for a line of some 80 characters.
-[[nodiscard]] std::string table_text(const std::vector<CasePlan>& plans, bool narrow);
-/// Bytes and memory of one case by kind, and whether it fits.
-[[nodiscard]] std::string to_text(const CasePlan& plan);
 }  // namespace minitaw::app

@@ -10,7 +10,7 @@ struct Need {
   std::uint64_t step = 0;    ///< buffers of the step, exact
   std::uint64_t beside = 0;  ///< estimate of what process and libraries take beside them
 
-  [[nodiscard]] std::uint64_t total() const { return step + beside; }
+  std::uint64_t total() const { return step + beside; }
 };
 
 /// The buffers of each rank.

@@ -12,16 +12,10 @@
 #include "deck/keys.hpp"
 #include "record/provenance.hpp"
 #include "record/schema.hpp"
+#include "record/verdict.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
-int longest(const std::vector<std::string>& names) {
-  std::size_t most = 0;
-  for (const std::string& name : names)
-    most = std::max(most, name.size());
-  return static_cast<int>(most);
-}
-
 ByteUnit byte_unit(double bytes, double most) {
   constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   int power = 0;
@@ -31,7 +25,7 @@ ByteUnit byte_unit(double bytes, double most) {
 }
 
 std::string size_text(std::uint64_t bytes) {
-  const auto value = static_cast<double>(bytes);
+  const double value = bytes;
   const ByteUnit unit = byte_unit(value, 1024);
   return fmt::format("{:.{}f} {}", value / unit.bytes, unit.bytes == 1 ? 0 : 2, unit.name);
 }
@@ -49,6 +43,21 @@ void put(Json& object, std::string_view name, const Cell& cell) {
     name.remove_prefix(dot + 1);
   }
   std::visit([&](const auto& value) { (*field)[std::string(name)] = value; }, cell);
+}
+
+std::string groups_text(const topology::Groups& groups) {
+  const auto [least, most] = std::ranges::minmax(groups.sizes());
+  return groups.count() > 4 && least == most ? fmt::format("{}x{}", groups.count(), least)
+                                             : groups.text();
+}
+
+std::string setting_text(const Case& c, const std::string& name) {
+  const auto setting = std::ranges::find(deck::columns(), name, &deck::Setting::name);
+  return name == "groups" ? groups_text(c.groups) : to_text(setting->value(c));
+}
+
+std::vector<std::string> varying_settings(const std::vector<Case>& cases) {
+  return record::varying_settings(record::preview(cases));
 }
 
 Json settings_json(const Case& c) {

@@ -20,6 +20,20 @@ void put(Json& object, const std::vector<TableColumn<Entry>>& columns, const Ent
       put(object, column.name, column.value(entry));
 }
 
+/// "2+1+3", and "16x8" for many equal ones.
+[[nodiscard]] std::string groups_text(const topology::Groups& groups);
+/// A setting of a case, by its name in a deck.
+[[nodiscard]] std::string setting_text(const Case& c, const std::string& name);
+/// Names of the settings in which cases differ.
+[[nodiscard]] std::vector<std::string> varying_settings(const std::vector<Case>& cases);
+
+/// A column of a setting of entries that have `settings`, a case.
+template <class Entry>
+TableColumn<Entry> setting_column(const std::string& name) {
+  return {.title = name,
+      .value = [name](const Entry& entry) { return setting_text(entry.settings, name); }};
+}
+
 /// The settings of a case as results have them, its identity, and F and B as lists.
 [[nodiscard]] Json settings_json(const Case& c);
 /// Indented, with a newline at the end.
@@ -32,10 +46,6 @@ void write_json(const Invocation& invocation, const Json& said);
 void write_stdout(const std::string& text);
 /// One line on standard error: "minitaw: <sentence>".
 void print_error(std::string sentence, bool one_line = true);
-
-/// Characters of the longest name: a table whose rows are printed as they come needs its widths
-/// before.
-[[nodiscard]] int longest(const std::vector<std::string>& names);
 
 /// The power of 1024 that leaves a number below `most`.
 struct ByteUnit {

@@ -2,7 +2,6 @@
 // Finds what makes a case fit that does not.
 #include <algorithm>
 #include <fmt/format.h>
-#include <functional>
 #include <optional>
 #include "base/error.hpp"
 #include "case_plan.hpp"
@@ -11,73 +10,77 @@
 
 namespace minitaw::app {
 namespace {
-// All changes of a key that may be tried, the least one first.
+/// Changes a key, the less the smaller n is, from 2 on; returns false where n means nothing.
+using Change = bool (*)(Case& c, int n);
 
-std::vector<Case> recomputations(const Case& c) {
+constexpr int most_times = 16;  ///< times the ranks, and slices
+
+bool is_power_of_two(int n) {
+  return (n & (n - 1)) == 0;
+}
+
+bool recompute_more(Case& c, int n) {
   using enum model::Recompute;
-  std::vector<Case> found;
-  for (const model::Recompute less : {keep_attention, block})
-    if (less < c.shape.recompute)
-      found.emplace_back(c).shape.recompute = less;
-  return found;
+  const model::Recompute less = n == 2 ? keep_attention : block;
+  if (n > 3 || less >= c.shape.recompute)
+    return false;
+  c.shape.recompute = less;
+  return true;
 }
 
 /// Smaller micro-batches, and as many more of them.
-std::vector<Case> micro_batches(const Case& c) {
-  std::vector<Case> found;
-  for (std::int64_t size = c.shape.micro_batch - 1; size > 0; --size) {
-    if (c.shape.micro_batch % size != 0)
-      continue;
-    Case& changed = found.emplace_back(c);
-    changed.shape.micro_batch = size;
-    changed.micro_batches *= static_cast<int>(c.shape.micro_batch / size);
-  }
-  return found;
+bool split_micro_batches(Case& c, int n) {
+  if (c.shape.micro_batch % n != 0)
+    return false;
+  c.shape.micro_batch /= n;
+  c.micro_batches *= n;
+  return true;
 }
 
 /// Of a pipeline that can pass slices.
-std::vector<Case> slices(const Case& c) {
-  constexpr int most = 16;
-  std::vector<Case> found;
+bool slice_sequences(Case& c, int n) {
   schedule::Spec spec = schedule::parse_spec(c.schedule);
   const auto& options = schedule::entry_of(spec.name).options;
-  if (std::ranges::find(options, "slices", &schedule::OptionDoc::name) == options.end())
-    return found;
-  for (int count = 2 * c.shape.slices; count <= most; count *= 2) {
-    spec.options["slices"] = fmt::format("{}", count);
-    set_schedule(found.emplace_back(c), to_text(spec));
-  }
-  return found;
+  if (!is_power_of_two(n) || n * c.shape.slices > most_times ||
+      std::ranges::count(options, "slices", &schedule::OptionDoc::name) == 0)
+    return false;
+  spec.options["slices"] = std::to_string(n * c.shape.slices);
+  set_schedule(c, to_text(spec));
+  return true;
 }
 
 /// More ranks that share a sequence.
-std::vector<Case> contexts(const Case& c) {
-  const int smallest = std::ranges::min(c.groups.sizes());
-  std::vector<Case> found;
-  for (int count = 2 * c.shape.context.count; count <= smallest; count *= 2)
-    found.emplace_back(c).shape.context.count = count;
-  return found;
+bool share_sequences(Case& c, int n) {
+  c.shape.context.count *= n;
+  return is_power_of_two(n) && c.shape.context.count <= std::ranges::min(c.groups.sizes());
 }
 
 /// As many more groups of the same sizes, with as many more micro-batches.
-std::vector<Case> ranks(const Case& c) {
-  constexpr int most = 16;
-  std::vector<Case> found;
-  for (int factor = 2; factor <= most; factor *= 2) {
-    std::vector<int> sizes;
-    for (int copy = 0; copy < factor; ++copy)
-      sizes.insert(sizes.end(), c.groups.sizes().begin(), c.groups.sizes().end());
-    Case& changed = found.emplace_back(c);
-    changed.groups = topology::Groups(sizes);
-    changed.ranks *= factor;
-    changed.micro_batches *= factor;
-  }
-  return found;
+bool add_ranks(Case& c, int n) {
+  if (!is_power_of_two(n) || n > most_times)
+    return false;
+  std::vector<int> sizes;
+  for (int copy = 0; copy < n; ++copy)
+    sizes.insert(sizes.end(), c.groups.sizes().begin(), c.groups.sizes().end());
+  c.groups = topology::Groups(sizes);
+  c.ranks *= n;
+  c.micro_batches *= n;
+  return true;
 }
 
-using Changes = std::vector<Case> (*)(const Case& c);
 /// In the order in which they are tried together: what costs least time comes first.
-constexpr Changes all_changes[] = {recomputations, micro_batches, slices, contexts, ranks};
+constexpr Change all_changes[] = {
+    recompute_more, split_micro_batches, slice_sequences, share_sequences, add_ranks};
+
+/// The least change first.
+std::vector<Case> changed_by(Change change, const Case& c) {
+  const auto last = std::max<std::int64_t>({most_times, c.ranks, c.shape.micro_batch});
+  std::vector<Case> all;
+  for (int n = 2; n <= last; ++n)
+    if (Case changed = c; change(changed, n))
+      all.push_back(changed);
+  return all;
+}
 
 /// Bytes of the rank that needs most; nothing if the case cannot be run.
 std::optional<std::uint64_t> need_of(const Case& c) {
@@ -109,8 +112,8 @@ Remedy remedy_of(const Case& c, const Case& changed, std::uint64_t total) {
 std::optional<Remedy> together(const Case& c, std::uint64_t available) {
   std::uint64_t least = need_of(c).value();
   Case best = c;
-  for (const Changes changes : all_changes)
-    for (const Case& changed : changes(best)) {
+  for (const Change change : all_changes)
+    for (const Case& changed : changed_by(change, best)) {
       const auto need = need_of(changed);
       if (!need || *need >= least)
         continue;
@@ -125,8 +128,8 @@ std::optional<Remedy> together(const Case& c, std::uint64_t available) {
 
 std::vector<Remedy> remedies_of(const Case& c, std::uint64_t available) {
   std::vector<Remedy> found;
-  for (const Changes changes : all_changes)
-    for (const Case& changed : changes(c))
+  for (const Change change : all_changes)
+    for (const Case& changed : changed_by(change, c))
       if (const auto need = need_of(changed); need && *need <= available) {
         found.push_back(remedy_of(c, changed, *need));
         break;

@@ -29,9 +29,9 @@ int topo(const Invocation& invocation, const TopoOptions& options, const MpiJob&
     const auto place = [&](const topology::RankPlace& rank) { return place_json(mpi, rank); };
     write_json(invocation,
         {{"ranks", list_of(mpi.ranks, place)},
-        {"groups", nodes.sizes()},
-        {"adapters", mpi.adapters},
-        {"shaped_links", shaped}});
+            {"groups", nodes.sizes()},
+            {"adapters", mpi.adapters},
+            {"shaped_links", shaped}});
   } else {
     write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
         mpi.map_text(),
@@ -50,8 +50,8 @@ void add_topo(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   verb->callback([&invocation, options] {
-    invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(invocation, *options, mpi); });
+    invocation.code = in_job(
+        invocation, options->job, [&](MpiJob& mpi) { return topo(invocation, *options, mpi); });
   });
 }
 }  // namespace minitaw::app

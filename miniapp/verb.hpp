@@ -17,7 +17,7 @@ struct Invocation {
   int code =
       0;  ///< to exit with; the callback of the verb that is found on the command line sets it
 
-  [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
+  std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
 /// Adds all verbs of this program.

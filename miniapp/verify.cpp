@@ -41,53 +41,45 @@ struct Comparison {
   bool is_of_reference() const { return tolerance.reference == harness::float64_name; }
 };
 
-/// `width`: of the longest schedule.
-std::vector<TableColumn<Comparison>> columns_of(int width) {
+TableColumn<Comparison> error_column(
+    const char* title, const char* units, const char* name, auto value) {
+  return {.title = title,
+      .units = units,
+      .value = value,
+      .format = {.style = Format::scientific, .decimals = 1},
+      .name = name};
+}
+
+std::vector<TableColumn<Comparison>> all_columns() {
   using C = Comparison;
-  const Format error{.style = Format::scientific, .decimals = 1};
   return {
-      {.title = "schedule",
-          .value = [](const C& c) { return c.settings.schedule; },
-          .width = -width},
+      {.title = "schedule", .value = [](const C& c) { return c.settings.schedule; }, .width = -1},
       {.title = "ranks",
-          .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); },
-          .width = 5},
-      {.title = "groups",
-          .value = [](const C& c) { return c.settings.groups.text(); },
-          .width = -11},
-      {.title = "context", .value = [](const C& c) { return c.settings.shape.context.count; }},
-      {.title = "dtype",
-          .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
-          .width = -5},
+          .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); }},
+      setting_column<C>("groups"),
+      setting_column<C>("context"),
+      setting_column<C>("dtype"),
       {.title = "against",
           .value = [](const C& c) { return c.tolerance.reference; },
           .width = -17,
           .name = "against"},
-      {.title = "loss",
-          .units = "first step",
-          .value = [](const C& c) { return c.check.first.loss; },
-          .format = error,
-          .name = "first_step.loss_error"},
-      {.title = "gradient",
-          .units = "first step",
-          .value = [](const C& c) { return c.check.first.gradient.worst; },
-          .format = error,
-          .name = "first_step.gradient_error"},
-      {.title = "loss",
-          .units = "later steps",
-          .value = [](const C& c) { return c.check.later.loss; },
-          .format = error,
-          .name = "later_steps.loss_error"},
-      {.title = "gradient",
-          .units = "later steps",
-          .value = [](const C& c) { return c.check.later.gradient.worst; },
-          .format = error,
-          .name = "later_steps.gradient_error"},
-      {.title = "weights",
-          .value = [](const C& c) { return c.check.weights.worst; },
-          .format = error,
-          .width = 8,
-          .name = "weight_error"},
+      error_column("loss",
+          "first step",
+          "first_step.loss_error",
+          [](const C& c) { return c.check.first.loss; }),
+      error_column("gradient",
+          "first step",
+          "first_step.gradient_error",
+          [](const C& c) { return c.check.first.gradient.worst; }),
+      error_column("loss",
+          "later steps",
+          "later_steps.loss_error",
+          [](const C& c) { return c.check.later.loss; }),
+      error_column("gradient",
+          "later steps",
+          "later_steps.gradient_error",
+          [](const C& c) { return c.check.later.gradient.worst; }),
+      error_column("weights", "", "weight_error", [](const C& c) { return c.check.weights.worst; }),
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -1}};
@@ -99,7 +91,7 @@ Json to_json(const Comparison& c) {
       {"failure", c.failure()},
       {"closest", c.closest().what},
       {"limit_share", c.closest().share()}};
-  put(json, columns_of(0), c);
+  put(json, all_columns(), c);
   return json;
 }
 
@@ -121,15 +113,13 @@ std::string verdict_of(const std::vector<Comparison>& compared) {
       first.failure());
 }
 
-/// What was judged, how much room is left, what was not judged, and what to do about what is wrong.
+/// What was judged, how much room is left, and what was not judged.
 std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck& deck) {
   const auto share = [](const Comparison& c) { return c.closest().share(); };
   const Comparison& least = *std::ranges::max_element(compared, {}, share);
   std::string text = fmt::format(
-      "# judged: losses of all steps, gradients of the first and the last, weights after the last, "
-      "bytes sent, memory written\n"
-      "#   each case against one serial training (the same kernels), that against loops in double "
-      "precision\n"
+      "# judged: losses, gradients, weights, bytes sent, memory written; not speed, nor other "
+      "models, sizes, numbers of ranks, devices\n"
       "# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
       100 * share(least),
       name_of(least.settings),
@@ -137,16 +127,10 @@ std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck
       least.closest().from);
   for (const std::string& sentence : deck.unused)
     text += fmt::format("# not judged: {}\n", sentence);
-  text += "# not judged: speed; other models, sizes, numbers of ranks, devices\n";
-  const auto is_wrong = [](const Comparison& c) { return !c.passes(); };
-  const auto wrong = std::ranges::find_if(compared, is_wrong);  // a reference before its cases
-  if (wrong == compared.end())
-    return text;
-  return text + (wrong->is_of_reference()
-                        ? "# next: minitaw_kernels --verify, because one rank alone computes "
-                          "wrong, whatever the schedule\n"
-                        : "# next: the wrong case alone (--set), then again; with --repeat 10 a "
-                          "device's fault shows\n");
+  if (std::ranges::any_of(
+          compared, [](const Comparison& c) { return c.is_of_reference() && !c.passes(); }))
+    text += "# next: minitaw_kernels --verify, because one rank alone computes wrong\n";
+  return text;
 }
 
 /// A line for the case, and one for each of the first tensors that differ.
@@ -180,8 +164,9 @@ public:
       require_memory(c,
           harness::memory_of_verify(c, c.steps),
           "with the serial and the float64 reference on rank 0 ");
-    const TextTable<Comparison> table(
-        columns_of(longest(list_of(deck_.cases, &Case::schedule))), {});
+    const TextTable<Comparison> table(all_columns(), list_of(deck_.cases, [](const Case& c) {
+      return Comparison{c, {}, harness::serial_tolerance(c)};  // as wide as a row becomes
+    }));
     std::vector<Comparison> compared;  // of rank 0
     const auto add = [&](const Comparison& c) {
       say(table.row(c));

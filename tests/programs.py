@@ -19,6 +19,10 @@ MEMORY_KINDS = [
 ]
 
 
+# How every --json begins.
+JSON_HEAD = ["program", "schema", "command"]
+
+
 def call(*command, **options):
     """A program that has ended, with what it said as text."""
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 240}

@@ -24,20 +24,16 @@ namespace {
   throw InputError(
       fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
 }
-
-void add_predictor(CLI::App& app, const Invocation& invocation) {
-  const std::vector<std::string> words = invocation.arguments();
-  if (words.size() > 1 && words[1] == "predict")
-    become_predictor({invocation.argv, invocation.argv + words.size()});
-  app.add_subcommand("predict", predict_purpose);
-}
-#else
-void add_predictor(CLI::App& /*app*/, const Invocation& /*invocation*/) {}
 #endif
 }  // namespace
 
 void add_instruments(CLI::App& app, Invocation& invocation) {
-  add_predictor(app, invocation);
+#ifdef MINITAW_HAVE_PREDICT
+  const std::vector<std::string> words = invocation.arguments();
+  if (words.size() > 1 && words[1] == "predict")
+    become_predictor({invocation.argv, invocation.argv + words.size()});
+  app.add_subcommand("predict", predict_purpose);
+#endif
   add_screen(app, invocation);
 }
 

@@ -11,10 +11,10 @@
 #include "base/range.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "deck/keys.hpp"
 #include "instruments/predict/search.hpp"
 #include "instruments/verbs.hpp"
 #include "record/verdict.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -46,28 +46,18 @@ struct Predicted {
 
 using Columns = std::vector<TableColumn<Predicted>>;
 
-/// "2+2", or "16 groups" of many.
-std::string groups_text(const topology::Groups& groups) {
-  return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
-}
-
 /// Of --best, beside the schedule.
 const std::vector<std::string> searched = {
     "replicas", "groups", "context", "micro_batch", "recompute"};
 
-/// The schedule, and settings of these names.
-Columns settings_columns(const std::vector<std::string>& names) {
-  Columns columns = {{.title = "schedule",
-      .value = [](const Predicted& p) { return p.settings.schedule; },
-      .width = -1}};
-  for (const std::string& name : names)
-    for (const deck::Setting& setting : deck::columns())
-      if (name == setting.name && name != "schedule")
-        columns.push_back({.title = setting.name, .value = [&setting](const Predicted& p) {
-                             return setting.name == "groups" ? groups_text(p.settings.groups)
-                                                             : to_text(setting.value(p.settings));
-                           }});
-  return columns;
+TableColumn<Predicted> share_column(
+    const char* title, const char* units, bool wide, const char* name, auto value) {
+  return {.title = title,
+      .units = units,
+      .value = value,
+      .format = as_percent,
+      .wide = wide,
+      .name = name};
 }
 
 Columns figures_of(const Machine& machine) {
@@ -84,35 +74,18 @@ Columns figures_of(const Machine& machine) {
           .units = "token/s",
           .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
           .wide = true},
-      {.title = "MFU",
-          .units = "%",
-          .value = [](const P& p) { return p.prediction.mfu; },
-          .format = as_percent,
-          .wide = true,
-          .name = "mfu"},
-      {.title = "compute",
-          .units = "%",
-          .value = [](const P& p) { return p.total.compute / p.whole; },
-          .format = as_percent,
-          .wide = true,
-          .name = "compute"},
-      {.title = "exposed",
-          .units = "%",
-          .value = [](const P& p) { return p.total.exposed_total() / p.whole; },
-          .format = as_percent},
-      {.title = "idle",
-          .units = "%",
-          .value = [](const P& p) { return p.total.idle / p.whole; },
-          .format = as_percent,
-          .name = "idle"},
-      {.title = "adapter",
-          .units = "busy, %",
-          .value =
-              [rate = machine.rate](const P& p) {
-                return p.prediction.traffic.busiest / (rate * p.prediction.seconds);
-              },
-          .format = as_percent,
-          .name = "adapter_busy"},
+      share_column("MFU", "%", true, "mfu", [](const P& p) { return p.prediction.mfu; }),
+      share_column(
+          "compute", "%", true, "compute", [](const P& p) { return p.total.compute / p.whole; }),
+      share_column(
+          "exposed", "%", false, "", [](const P& p) { return p.total.exposed_total() / p.whole; }),
+      share_column("idle", "%", false, "idle", [](const P& p) { return p.total.idle / p.whole; }),
+      share_column("adapter",
+          "busy, %",
+          false,
+          "adapter_busy",
+          [rate = machine.rate](
+              const P& p) { return p.prediction.traffic.busiest / (rate * p.prediction.seconds); }),
       {.title = "memory",
           .units = "GiB",
           .value = [](const P& p) { return static_cast<std::int64_t>(p.prediction.memory); },
@@ -226,8 +199,12 @@ void print(const Machine& machine,
       machine.name,
       counted(machine.nodes, "node"),
       counted(machine.ranks_per_node, "rank"));
-  const auto rows = record::preview(list_of(all, &Predicted::settings));
-  Columns columns = settings_columns(best ? searched : record::varying_settings(rows));
+  Columns columns = {setting_column<Predicted>("schedule")};
+  columns.front().width = -1;
+  for (const std::string& name :
+      best ? searched : varying_settings(list_of(all, &Predicted::settings)))
+    if (name != "schedule")
+      columns.push_back(setting_column<Predicted>(name));
   std::ranges::move(figures_of(machine), std::back_inserter(columns));
   const TextTable<Predicted> table(columns, all, isatty(STDOUT_FILENO) != 0);
   text += table.header();
@@ -255,14 +232,12 @@ int run(const Invocation& invocation, const PredictOptions& options) {
     print(machine, all, notes, options.best);
     return 0;
   }
-  Json cases = Json::array();
-  for (const Predicted& p : all)
-    cases.push_back(to_json(machine, p));
+  const auto json = [&](const Predicted& p) { return to_json(machine, p); };
   write_json(invocation,
       {{"machine", machine.name},
-      {"between_bytes_per_s", machine.rate},
-      {"notes", notes},
-      {"cases", cases}});
+          {"between_bytes_per_s", machine.rate},
+          {"notes", notes},
+          {"cases", list_of(all, json)}});
   return 0;
 }
 }  // namespace

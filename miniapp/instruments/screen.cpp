@@ -72,14 +72,6 @@ void set_expected(
   set("latency between nodes", machine.latency);
 }
 
-void print_head(const MpiJob& mpi) {
-  fmt::print("# {}\n{}{}",
-      record::version_text(),
-      mpi.map_text(),
-      record::links_text(record::shaped_links()));
-  std::fflush(stdout);
-}
-
 int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJob& mpi) {
   const model::Shape shape = measured_shape();
   mpi.runner.expect("getting ready");
@@ -95,7 +87,10 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
     if (!options.expect.empty())
       set_expected(screening.measured, options.expect, shape);
     if (!options.json)
-      print_head(mpi);
+      write_stdout(fmt::format("# {}\n{}{}",
+          record::version_text(),
+          mpi.map_text(),
+          record::links_text(record::shaped_links())));
   });
 
   for (int round = 0; round < options.rounds; ++round) {
@@ -144,8 +139,9 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return screen_job(invocation, *options, mpi); });
+    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
+      return screen_job(invocation, *options, mpi);
+    });
   });
 }
 }  // namespace minitaw::app

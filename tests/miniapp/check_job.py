@@ -331,6 +331,7 @@ def check_rank_that_cannot_start():
 def check_topo():
     """Places and groups, as a text and in JSON."""
     said = json.loads(output_of(call(2, "topo", "--json")))
+    assert list(said)[:3] == programs.JSON_HEAD, said
     assert [place["node"] for place in said["ranks"]] == ["node 0"] * 2, said
     assert all(place["cores"] and place["computes"].startswith("host, ") for place in said["ranks"])
     assert said["groups"] == [2] and said["adapters"] >= 1 and said["shaped_links"] == [], said

@@ -6,9 +6,10 @@ import collections
 import json
 import pathlib
 import re
+import shlex
 import sys
 
-from programs import MEMORY_KINDS, call, output_of, refused, run_checks, settings
+from programs import JSON_HEAD, MEMORY_KINDS, call, output_of, refused, run_checks, settings
 
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
@@ -474,6 +475,16 @@ def check_csv():
         (["--program", *settings(schedule="ddp,fsdp", replicas=2)], ["2 cases"]),
     ):
         refused(call(PROGRAM, "plan", "deck.toml", *words, cwd=FOLDER), *says)
+
+
+def check_head():
+    """The output of every verb for programs begins with who made it, and by which command."""
+    deck = "it's a deck.toml"
+    (DECK.parent / deck).write_bytes(DECK.read_bytes())
+    said = json.loads(accepted(deck, "--json"))
+    assert list(said)[:3] == JSON_HEAD and said["schema"] > 0, said
+    assert said["program"] + "\n" == output_of(call(PROGRAM, "--version")), said["program"]
+    assert shlex.split(said["command"]) == [PROGRAM, "plan", deck, "--json"], said["command"]
 
 
 def check_unsuited():

@@ -19,6 +19,8 @@ def check_verify():
     done, told = call(3, *deck), json.loads(call(3, *deck, "--json").stdout)
     assert done.returncode == 0 and done.stderr == "" and told["valid"], done.stdout + done.stderr
     lines = done.stdout.splitlines()
+    assert list(told)[:4] == [*programs.JSON_HEAD, "verdict"], told
+    assert lines[-1] == f"RESULT: {told['verdict']}", told["verdict"]
     heads = [n for n, line in enumerate(lines) if " against " in line and "result" in line]
     (head,) = heads
     assert lines[head + 2] == "# case 1 of 12: its serial and its float64 reference", done.stdout
@@ -90,7 +92,8 @@ def check_repeat():
     ), done.stdout
     assert "reference" not in done.stdout and done.stdout.count(": same bits\n") == 2, done.stdout
     said = json.loads(told.stdout)
-    assert said["valid"], said
+    assert list(said)[:4] == [*programs.JSON_HEAD, "verdict"], said
+    assert done.stdout.endswith(f"RESULT: {said['verdict']}\n") and said["valid"], said
     assert [case["settings"]["schedule"] for case in said["cases"]] == ["ddp", "tawpipe"], said
     assert all(case["passes"] and case["deviations"] == [] for case in said["cases"]), said
     assert call(2, *deck, "--repeat", "1").returncode == 2

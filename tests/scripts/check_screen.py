@@ -41,6 +41,7 @@ assert "VERDICT: " in done.stdout, done
 assert "links         = shaped, nodes=3 " in done.stdout, done
 done = call(MINITAW, "screen", "--seconds", "0.02", "--rounds", "2", "--json")
 found = json.loads(done.stdout)
+assert list(found)[:4] == [*programs.JSON_HEAD, "verdict"], found
 rates = quantities_of(found)["rate between nodes"]
 # 5 Mbit/s are 0.625 MB/s, 100 Mbit/s 12.5; a burst passes at once. A busy machine leaves at least a
 # sixth of the others' rates.

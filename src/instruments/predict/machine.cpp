@@ -89,7 +89,7 @@ int count_of(const toml::node& node) {
   const auto value = node.value_exact<std::int64_t>();
   if (!value || *value < 1 || *value > 1'000'000)
     throw InputError("must be a whole number from 1 to 1000000");
-  return static_cast<int>(*value);
+  return *value;
 }
 
 double share_of(const toml::node& node) {

@@ -49,11 +49,11 @@ struct Machine {
   bool eager = false;  ///< a message between nodes leaves with its send, not when the receive has
                        ///< begun too
 
-  [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
+  int ranks() const { return nodes * ranks_per_node; }
 
-  [[nodiscard]] int node_of(int rank) const { return rank / ranks_per_node; }
+  int node_of(int rank) const { return rank / ranks_per_node; }
 
-  [[nodiscard]] int all_adapters() const { return nodes * adapters; }
+  int all_adapters() const { return nodes * adapters; }
 
   /// Counted over the machine.
   [[nodiscard]] int adapter_of(int rank) const {
@@ -61,7 +61,7 @@ struct Machine {
   }
 
   /// Bytes/s between all nodes together.
-  [[nodiscard]] double core_rate() const { return taper * all_adapters() * rate; }
+  double core_rate() const { return taper * all_adapters() * rate; }
 
   /// Returns whether a device has that many bytes, as far as is known.
   [[nodiscard]] bool has_room(std::size_t bytes) const {

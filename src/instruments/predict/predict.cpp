@@ -41,7 +41,7 @@ Case two_replicas(Case c) {
 
 /// A program of two replicas without the second.
 void drop_second_replica(schedule::Program& program) {
-  const auto ranks = static_cast<int>(program.ranks.size()) / 2;
+  const int ranks = program.ranks.size() / 2;
   program.ranks.resize(ranks);
   for (schedule::Communicator& communicator : program.communicators) {
     std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
@@ -67,7 +67,7 @@ Step step_of(const Case& c, const Machine& machine) {
       .replicas = alike ? c.replicas : 1};
   if (alike) {
     drop_second_replica(step.program);
-    step.machine.nodes = static_cast<int>(step.program.ranks.size()) / machine.ranks_per_node;
+    step.machine.nodes = step.program.ranks.size() / machine.ranks_per_node;
   }
   step.layout = model::make_layout(c.shape, schedule::cut_of(step.program));
   return step;

@@ -53,7 +53,7 @@ struct Floor {
   /// together.
   double network = 0;
 
-  [[nodiscard]] double seconds() const { return compute > network ? compute : network; }
+  double seconds() const { return compute > network ? compute : network; }
 };
 
 /// Of cases that have one program: they differ in recomputation alone.

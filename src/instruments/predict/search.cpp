@@ -99,7 +99,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
           set_schedule(c, spec);
           c.groups = groups;
           c.shape.micro_batch = b;
-          c.micro_batches = static_cast<int>(sequences / b);
+          c.micro_batches = sequences / b;
           for (const int n : b == 1 ? sharers_for(base) : std::vector{1}) {
             c.shape.context = {0, n};
             add(c);

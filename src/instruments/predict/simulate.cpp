@@ -142,7 +142,7 @@ private:
   void add_collective(const Shared& activity, const Action& a, const std::vector<int>& members) {
     const int replicas = step_.replicas;
     const bool replicated = members.size() == 1 && replicas > 1;  // the others are not simulated
-    const int n = replicated ? replicas : static_cast<int>(members.size());
+    const int n = replicated ? replicas : std::ssize(members);
     if (n < 2)
       return;
     const double bytes = schedule::moved_bytes(a, step_.layout);

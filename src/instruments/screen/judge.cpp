@@ -51,7 +51,7 @@ double ranked(std::vector<double> values, double share) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
   if (values.empty())
     return nothing;
-  const auto at = static_cast<std::ptrdiff_t>(std::ceil(share * (values.size() - 1)));
+  const std::ptrdiff_t at = std::ceil(share * (values.size() - 1));
   const auto found = values.begin() + at;
   std::ranges::nth_element(values, found);
   return *found;
@@ -73,9 +73,9 @@ struct Path {
   int from, to;
 
   /// Of a rank's own work, or a port; of a link the lower one.
-  [[nodiscard]] int rank() const { return std::min(from, to); }
+  int rank() const { return std::min(from, to); }
 
-  [[nodiscard]] bool touches(const std::vector<bool>& ranks) const {
+  bool touches(const std::vector<bool>& ranks) const {
     const int last = std::max(from, to);
     return ranks[rank()] || (last != any && ranks[last]);
   }
@@ -197,7 +197,7 @@ public:
   }
 
   /// Those that stand out in rounds enough.
-  [[nodiscard]] Found find() const {
+  Found find() const {
     Found found;
     for (const auto& [path, values] : series_) {
       const bool loaded = path.touches(loaded_);
@@ -220,7 +220,7 @@ public:
 
   /// The smallest fault that find() would have named: the threshold, and some spare for the noise
   /// of the fault itself.
-  [[nodiscard]] double smallest() const {
+  double smallest() const {
     const bool all_loaded = std::ranges::all_of(loaded_, std::identity());
     const double share =
         all_loaded ? clear_ + spare_sigmas * loaded_noise_ : least_ + spare_sigmas * noise_;
@@ -235,7 +235,7 @@ public:
 
 private:
   /// Share below the usual speed that is worth a word.
-  [[nodiscard]] double worth_a_word() const {
+  double worth_a_word() const {
     if (quantity_.is_latency())
       return least_latency;
     if (least_loss_given_ > 0)
@@ -245,7 +245,7 @@ private:
 
   /// A standard deviation of one path from round to round, by a quantile of the differences of any
   /// two rounds, which have sqrt(2) deviations. `loaded`: of which paths.
-  [[nodiscard]] double noise(bool loaded, double share, double normal) const {
+  double noise(bool loaded, double share, double normal) const {
     std::vector<double> apart;
     for (const auto& [path, values] : series_)
       for (std::size_t i = 0; i < values.size() && path.touches(loaded_) == loaded; ++i)
@@ -258,7 +258,7 @@ private:
 
   /// A standard deviation of the paths' medians, by their median distance from the usual share. Of
   /// an even number the smaller one: half of the values may be those that are looked for.
-  [[nodiscard]] double spread_of_peers() const {
+  double spread_of_peers() const {
     std::vector<double> apart = list_of(series_, [](const auto& entry) {
       return std::abs(ranked(list_of(entry.second, &Compared::share), 0.5) - 1);
     });
@@ -274,7 +274,7 @@ private:
   }
 
   /// The median over the rounds in which a path stood out.
-  [[nodiscard]] Evidence evidence_of(const std::vector<Compared>& slow) const {
+  Evidence evidence_of(const std::vector<Compared>& slow) const {
     return {.quantity = quantity_,
         .value = value_of(quantity_, median(list_of(slow, &Compared::speed))),
         .usual = value_of(quantity_, median(list_of(slow, &Compared::usual))),
@@ -285,7 +285,7 @@ private:
   /// out in some round by chance that one of them would stand out so often. What always stands out
   /// counts as no chance.
   void drop_chances(Found& found) const {
-    const int rounds = static_cast<int>(rounds_);
+    const int rounds = rounds_;
     double chances = 0;
     for (const auto& [path, evidence] : found)
       chances += evidence.rounds < rounds ? evidence.rounds : 0;
@@ -295,7 +295,7 @@ private:
       const double share = others / (series_.size() * rounds);
       double alarms = series_.size() * std::pow(share, times);
       for (int i = 1; i <= times; ++i)  // ways to choose these rounds
-        alarms *= static_cast<double>(rounds - times + i) / i;
+        alarms *= 1.0 * (rounds - times + i) / i;
       return times < least_rounds(rounds_) || alarms > false_alarms;
     });
   }
