@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "base/error.hpp"
+#include "base/shell.hpp"
 #include "case/result.hpp"
 #include "topology/system.hpp"
 
@@ -41,15 +42,6 @@ std::string kernel_text() {
   utsname name{};
   (void)uname(&name);
   return fmt::format("{} {} {}", name.sysname, name.release, name.machine);
-}
-
-/// So that the line can be pasted into a shell.
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* plain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos)
-    return word;
-  return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 
 /// How the names of variables begin whose values a record keeps. A list of what is kept cannot miss
@@ -169,7 +161,6 @@ Data list_data(std::vector<std::string> list) {
 
 Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
-  const std::vector<std::string> words = list_of(arguments, shell_quoted);
   return {{"version", text_data(build::version)},
       {"git_hash", text_data(build::git_hash)},
       {"build_type", text_data(build::build_type)},
@@ -177,7 +168,7 @@ Provenance collect(
       {"compiler_flags", text_data(build::compiler_flags)},
       {"kernel", text_data(hosts.hidden(kernel_text()))},
       {"started", text_data(utc_now())},
-      {"command", text_data(fmt::format("{}", fmt::join(words, " ")))},
+      {"command", text_data(shell_line(arguments))},
       {"deck", text_data(deck.text)},
       {"environment", list_data(recorded_environment(hosts))},
       {"links", list_data(shaped_links())}};
