@@ -2,6 +2,7 @@
 """Result files as tables of pandas (docs/results.md): a row is one repetition of a case. Names,
 units and sentences come from the file."""
 
+import functools
 import pathlib
 import string
 from dataclasses import dataclass, field
@@ -57,7 +58,6 @@ class File:
     path: pathlib.Path
     letter: str = ""  # empty where there is one file only
     units: dict = field(default_factory=dict)  # {column: unit}, in the order of the file
-    docs: dict = field(default_factory=dict)  # {column: sentence}
     settings: list = field(default_factory=list)  # columns that say what was asked for
     sessions: list = field(default_factory=list)  # {name: text, or list}, of each
     of_ranks: set = field(default_factory=set)  # names that a session has for each rank
@@ -65,6 +65,12 @@ class File:
     figures_of_merit: list = field(default_factory=list)  # texts, one of each model
     slowest: str = ""  # a sentence on the rank that is slow in all cases
     content: h5py.File = None
+
+    @functools.cached_property
+    def docs(self):
+        """{column: sentence}"""
+        columns = columns_of(self.content["runs"])
+        return {name: attribute(column, "doc", "") for name, column in columns.items()}
 
     def part(self, run, name):
         """A dataset of a run; None if there is none."""
@@ -99,7 +105,6 @@ def loaded(file):
     runs, sessions = file.content["runs"], file.content["sessions"]
     columns = columns_of(runs)
     file.units = {name: attribute(column, "units", "") for name, column in columns.items()}
-    file.docs = {name: attribute(column, "doc", "") for name, column in columns.items()}
     file.settings = attribute(runs, "settings", [])
     file.verdict, file.slowest = (attribute(runs, name, "") for name in ("verdict", "slowest"))
     file.figures_of_merit = attribute(runs, "figures_of_merit", ["none"])
