@@ -35,7 +35,9 @@ def check_records():
         runs = record.load(path)
         assert runs.file[0].verdict.startswith("VALID"), path
         text = programs.output_of(programs.call(PROGRAM, "show", "--csv", path))
-        shown = pandas.read_csv(io.StringIO(text), keep_default_na=False)
+        shown = pandas.read_csv(
+            io.StringIO(text), keep_default_na=False, float_precision="round_trip"
+        )
         shown.columns = [title.partition(" [")[0] for title in shown]
         assert list(shown) == list(runs.file[0].units), path
         for name in shown:
