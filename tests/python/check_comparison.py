@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import files
 import numpy
 import pandas
-from support import SAMPLE, refusal_of, refused, run_checks
-from minitaw import record
+from support import SAMPLE, refusal_of, run_checks
+from minitaw import comparison, record
 from minitaw.aspects import Rules, judge
 from minitaw.compare import threshold
-from minitaw.comparison import compare
 from minitaw.comparison_text import as_json, as_text
 from minitaw.intervals import Interval, Times
 from minitaw.junit import as_junit
@@ -28,7 +27,6 @@ SEEN = record.load(SAMPLE)
 SETTINGS = SEEN.file[0].settings
 SESSION = {
     "devices": ["host, 2 threads"] * 3,
-    "hosts": ["node 0"] * 3,
     "nodes": [0] * 3,
     "cpu": ["one"] * 3,
     "build_type": "Release",
@@ -49,7 +47,7 @@ class Case:
             yield self.columns | {"repetition": repetition}, arrays
 
 
-def measured(seconds, repetitions=1, **columns):
+def measured(seconds=1, repetitions=1, **columns):
     """Steps of about so many seconds, a little different in each."""
     first = SEEN.iloc[0].to_dict() | {"steps": STEPS, "repeats": repetitions, "verdict": "VALID"}
     samples = seconds * (1 + 0.01 * RANDOM.random((repetitions, STEPS, 3)))
@@ -66,11 +64,15 @@ def file_of(*cases, settings=SETTINGS, **session):
     return files.in_memory(rows, settings=settings, sessions=[SESSION | session])
 
 
-def compared_once(change, rules=None, dtype="fp32", **session):
+def compare(base, new, **rules):
+    return comparison.compare(base, new, Rules(**rules))
+
+
+def compared_once(change, rules={}, dtype="fp32", **session):
     """Two files of one case, six repetitions each; `change` is done to the new one."""
     base, new = measured(1, 6, dtype=dtype), measured(1, 6, dtype=dtype)
     change(new)
-    return compare([file_of(base)], [file_of(new, **session)], rules or Rules())
+    return compare([file_of(base)], [file_of(new, **session)], **rules)
 
 
 def compared_in_turn(pairs, change):
@@ -81,14 +83,15 @@ def compared_in_turn(pairs, change):
         changed = measured(drift)
         change(changed)
         new.append(file_of(changed))
-    return compare(base, new, Rules())
+    return compare(base, new)
+
+
+def columns(**changed):
+    return lambda case: case.columns.update(changed)
 
 
 def times(column, factor):
-    def change(case):
-        case.columns[column] = round(case.columns[column] * factor)
-
-    return change
+    return columns(**{column: round(SEEN[column][0] * factor)})
 
 
 def slower(factor):
@@ -105,27 +108,26 @@ def loss(at, factor):
     return change
 
 
-def fail(case):
-    case.columns.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
-
-
-def unchanged(case):
-    pass
+fail = columns(status="wrong", verdict="INVALID: wrong: the loss is not finite")
+unchanged = columns()
 
 
 def aspect_of(found, name):
     return found.cases[0].aspects[name]
 
 
+def time_of(found):
+    return aspect_of(found, "time")
+
+
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
-        assert found.word == "SAME", found.notes
-        assert found.outcome == "same", found.notes
+        assert (found.word, found.outcome) == ("SAME", "same"), found.notes
         assert len(found.notes) == (not found.cases[0].times.are_paired), found.notes
         assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
     # as programs of another day may name them
     other = file_of(measured(1, 6), settings=SETTINGS[::-1])
-    assert compare([file_of(measured(1, 6))], [other], Rules()).word == "SAME"
+    assert compare([file_of(measured(1, 6))], [other]).word == "SAME"
 
 
 def fast_ranks(case):
@@ -153,39 +155,22 @@ def check_one_change():
         (times("memory_measured", 1.04), {"memory_threshold": 0.01}, "memory", "MORE"),
         (times("bytes_between", 1.1), {}, "bytes between", "MORE"),
         (times("bytes_inside", 0.9), {}, "bytes inside", "LESS"),
-        (loss(0, 1 + 5e-7), {}, "first loss", "SAME"),
-        (loss(0, 1 + 2e-6), {}, "first loss", "WRONG"),
-        (loss(-1, 1 + 5e-5), {}, "last loss", "SAME"),
-        (loss(-1, 1 - 2e-4), {}, "last loss", "WRONG"),
         (loss(0, math.nan), {}, "first loss", "WRONG"),
     ):
-        found = compared_once(change, Rules(**rules))
+        found = compared_once(change, rules)
         assert aspect_of(found, name).word == word, (name, word, aspect_of(found, name))
         is_worse = word in ("", "SLOWER", "BROKEN", "MORE", "WRONG")
         assert found.outcome == ("worse" if is_worse else "same"), (name, word, found.text())
-    for at, factor, name, word in (
-        (0, 1 + 9.5e-4, "first loss", "SAME"),
-        (0, 1 + 1.05e-3, "first loss", "WRONG"),
-        (-1, 1 + 9.5e-3, "last loss", "SAME"),
-        (-1, 1 - 1.05e-2, "last loss", "WRONG"),
-    ):
-        found = aspect_of(compared_once(loss(at, factor), dtype="bf16"), name)
-        assert found.word == word, (name, factor)
 
 
-def check_slower():
-    found = compared_once(slower(1.2))
-    time = aspect_of(found, "time")
-    assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe")
-    assert "step time" in found.text()
-    figures = numpy.array([time.ratio.estimate, time.base, time.new])
-    assert (abs(figures - [1.2, 1, 1.2]) < 0.02).all(), time
-    for pairs in (7, 8):
-        time = aspect_of(compared_in_turn(pairs, slower(1.1)), "time")
-        assert time.word == "SLOWER", "a drift that both share does not matter"
-        shown = time.new / time.base
-        assert abs(shown / time.ratio.estimate - 1) < 1e-12, "those of the pair in the middle"
-    assert compared_in_turn(7, slower(1 / 1.1)).word == "FASTER"
+def check_losses():
+    """Within limits of the type; of the last step a higher one."""
+    for dtype, first, last in (("fp32", 1e-6, 1e-4), ("bf16", 1e-3, 1e-2)):
+        for at, name, limit in ((0, "first loss", first), (-1, "last loss", last)):
+            for off, word in ((0.95, "SAME"), (1.05, "WRONG"), (-1.05, "WRONG")):
+                found = compared_once(loss(at, 1 + off * limit), dtype=dtype)
+                assert aspect_of(found, name).word == word, (dtype, name, off)
+                assert found.outcome == {"SAME": "same", "WRONG": "worse"}[word]
 
 
 def files_with(count, *cases):
@@ -194,15 +179,22 @@ def files_with(count, *cases):
 
 
 def check_units():
-    """Files that are not in pairs are repetitions; too few measurements are ambiguous."""
-    found = compare(files_with(5, {"seconds": 1}), files_with(4, {"seconds": 1.3}), Rules())
-    assert not found.cases[0].times.are_paired and aspect_of(found, "time").word == "SLOWER"
+    """A drift that both files of a pair share does not matter. Files that are not in pairs are
+    repetitions; too few measurements are ambiguous."""
+    for pairs in (7, 8):
+        time = time_of(compared_in_turn(pairs, slower(1.1)))
+        shown = time.new / time.base
+        assert time.word == "SLOWER" and abs(time.ratio.estimate - 1.1) < 0.01, time
+        assert abs(shown / time.ratio.estimate - 1) < 1e-12, "those of the pair in the middle"
+    assert compared_in_turn(7, slower(1 / 1.1)).word == "FASTER"
+    found = compare(files_with(5, {}), files_with(4, {"seconds": 1.3}))
+    assert not found.cases[0].times.are_paired and time_of(found).word == "SLOWER"
     pairs = compared_in_turn(5, slower(2))
     assert pairs.outcome == "ambiguous"
-    assert "5 pairs of files are too few" in aspect_of(pairs, "time").reason
+    assert "5 pairs of files are too few" in time_of(pairs).reason
     for base, new, said in ((3, 4, "3 and 4 repetitions are"), (1, 1, "1 repetition is")):
-        found = compare([file_of(measured(1, base))], [file_of(measured(2, new))], Rules())
-        assert f"{said} too few" in aspect_of(found, "time").reason, found.text()
+        found = compare([file_of(measured(1, base))], [file_of(measured(2, new))])
+        assert f"{said} too few" in time_of(found).reason, found.text()
         assert found.word == "AMBIGUOUS", "two runs may differ, or agree, by chance"
     assert "there is one file of each" in compared_once(unchanged).notes[-1]
 
@@ -211,18 +203,16 @@ def check_threshold():
     way = "{}, by less or by more than the threshold of 5 %; measure more"
     for low, high, word, why in (
         (0.96, 1.04, "SAME", ""),
-        (1.02, 1.049, "SAME", ""),
         (1.051, 1.2, "SLOWER", "step time"),
         (0.8, 0.951, "FASTER", "step time"),
         (0.96, 1.06, "AMBIGUOUS", "unknown"),
-        (0.5, 2, "AMBIGUOUS", "unknown"),
         (1, 1.06, "AMBIGUOUS", "unknown"),
         (1.018, 1.121, "AMBIGUOUS", way.format("slower")),
         (0.8, 0.953, "AMBIGUOUS", way.format("faster")),
     ):
         interval = Interval(low, (low + high) / 2, high)
         found = judge(interval, interval, Rules())
-        assert found[0] == word and why in found[1] and "take" not in found[1], (low, high, found)
+        assert found[0] == word and why in found[1], (low, high, found)
     assert threshold("5%") == threshold("0.05") == 0.05
 
 
@@ -230,10 +220,10 @@ def pairs_of(*factors, cases=2, **rules):
     """As many pairs; the last one of the cases is slower by these factors."""
 
     def file(last):
-        others = (measured(1, seq=128 << i) for i in range(cases - 1))
+        others = (measured(seq=128 << i) for i in range(cases - 1))
         return file_of(*others, measured(last, seq=1 << 20))
 
-    return compare([file(1) for _ in factors], [file(f) for f in factors], Rules(**rules))
+    return compare([file(1) for _ in factors], [file(f) for f in factors], **rules)
 
 
 def check_many_cases():
@@ -249,17 +239,15 @@ def check_many_cases():
         (12, {"cases": 12, "looks": 4}, "SLOWER"),
     ):
         found = pairs_of(*[1.2] * pairs, **options)
-        time = found.cases[-1].aspects["time"]
-        assert time.word == word and abs(time.ratio.estimate - 1.2) < 0.02, (pairs, options, time)
+        *others, last = (one.aspects["time"] for one in found.cases)
+        assert last.word == word and abs(last.ratio.estimate - 1.2) < 0.02, (pairs, options, last)
+        assert {other.word for other in others} <= {"SAME"}
         assert found.word == ("REGRESSION" if word == "SLOWER" else "AMBIGUOUS"), found.text()
-    found = pairs_of(*[1.2] * 9, cases=12)
-    assert (
-        "slower by more than 5 % if it stood alone, but one of 13 intervals may miss by chance; "
-        "measure more, 10 of each" in found.text()
-    )
-    assert "for all 13 intervals at once" in as_text(found, "a", "b")
-    assert {one.aspects["time"].word for one in found.cases[:-1]} == {"SAME"}
-    few = aspect_of(pairs_of(*[1] * 6, looks=10), "time")
+        if pairs == 9:
+            why = "if it stood alone, but one of 13 intervals may miss by chance; measure more, 10"
+            assert why in found.text()
+            assert "for all 13 intervals at once" in as_text(found, "a", "b")
+    few = time_of(pairs_of(*[1] * 6, looks=10))
     assert few.word == "AMBIGUOUS", few
     assert "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason, few
     assert pairs_of(*[1] * 9, looks=10).word == "SAME", "each case alone says so"
@@ -274,15 +262,13 @@ def check_together():
         [file_of(*(measured(of, seq=64 << i) for i, of in enumerate(pair))) for pair in side]
         for side in (numpy.ones((9, 3)), factors)
     )
-    found = compare(base, new, Rules())
+    found = compare(base, new)
     assert [one.aspects["time"].word for one in found.cases] == ["AMBIGUOUS"] * 3
     assert found.together.word == "SLOWER" and found.outcome == "worse", found.text()
     assert abs(found.together.ratio.estimate - 1.199) < 0.005
     begin = "REGRESSION: all 3 cases together: step time: new / base = 1."
     assert found.text().startswith(begin), found.text()
-    text = as_text(found, "a", "b")
-    assert "slower, by less or by more" in text
-    assert "# all cases together: SLOWER: new / base = 1." in text
+    assert "# all cases together: SLOWER: new / base = 1." in as_text(found, "a", "b")
     assert json.loads(as_json(found, "a", "b"))["together"]["word"] == "SLOWER"
     *_, suite = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
     counts = suite.get("name"), suite.get("failures"), suite.get("tests")
@@ -293,21 +279,21 @@ def check_excluded():
     """SAME says what it excludes: the upper end of the widest interval, here the largest of six
     ratios."""
 
-    def side(ratios, **first):
+    def side(ratios, seq=64):
         for ratio in ratios:
-            cases = measured(1, **{"seq": 64} | first), measured(1, seq=128)
+            cases = measured(seq=seq), measured(seq=128)
             cases[0].seconds[:], cases[1].seconds[:] = 1, ratio
             yield file_of(*cases)
 
     ratios = [0.99, 1.0, 1.01, 1.02, 1.03, 1.04]
     base, new, other = list(side([1] * 6)), list(side(ratios)), list(side(ratios, seq=1))
     said = "SAME: no step time of {} is longer by more than 4.0 %{}, 95 % sure"
-    assert compare(base, new, Rules()).text() == said.format("2 cases", " (case 1)")
-    assert compare(base, other, Rules()).text() == said.format("1 case", "")
-    off = compare(base, new, Rules(threshold=math.inf))
+    assert compare(base, new).text() == said.format("2 cases", " (case 1)")
+    assert compare(base, other).text() == said.format("1 case", "")
+    off = compare(base, new, threshold=math.inf)
     assert off.text() == "SAME: in what was compared; no step times were"
     assert {one.aspects["time"].word for one in off.cases} == {"OFF"}
-    assert "threshold off, memory 5 %" in as_text(off, "a", "b")
+    assert "# threshold off, memory 5 %, confidence 95 %" in as_text(off, "a", "b")
     assert json.loads(as_json(off, "a", "b"))["threshold"] is None
 
 
@@ -315,84 +301,78 @@ def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
     few, many = measured(1, 6), measured(1, 6, steps=12)
     many.seconds = numpy.concatenate([many.seconds, numpy.full((6, 6, 3), 0.5)], axis=1)
-    found = compare([file_of(few)], [file_of(many)], Rules())
-    assert aspect_of(found, "time").word == "SAME"
+    found = compare([file_of(few)], [file_of(many)])
+    assert time_of(found).word == "SAME"
     assert any("steps = 6 -> 12" in note for note in found.notes)
 
 
 def check_matching():
     a, b = measured(1, 4), measured(2, 4, schedule="ddp")
     c, d = measured(3, 4, schedule="ddp", seq=256), measured(2, 4, schedule="ddp")
-    found = compare([file_of(a, b)], [file_of(c, d)], Rules())
+    found = compare([file_of(a, b)], [file_of(c, d)])
     assert [one.case.schedule for one in found.cases] == ["ddp"]
-    assert aspect_of(found, "time").word == "SAME"
+    assert time_of(found).word == "SAME"
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
     assert [note for note in found.notes if note.startswith("only")] == [
         f"only in the base: {found.only_base[0]}",
         f"only in the new one: {found.only_new[0]}",
     ]
-    lacks = f"REGRESSION: 1 of the base's cases missing in the new one, first {found.only_base[0]}"
+    lacks = f"1 of the base's cases missing in the new one, first {found.only_base[0]}"
     for base, new, said in (
-        (file_of(a, b), file_of(d), lacks),
+        (file_of(a, b), file_of(d), f"REGRESSION: {lacks}"),
         (file_of(b), file_of(a, d), "SAME"),
     ):
-        assert compare([base], [new], Rules()).word == "SAME"
-        assert compare([base], [new], Rules(missing="fail")).text().startswith(said), said
-    failed = measured(2, 4, schedule="ddp")
-    fail(failed)
-    both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
+        assert compare([base], [new]).word == "SAME"
+        assert compare([base], [new], missing="fail").text().startswith(said), said
+    fail(d)
+    both = compare([file_of(a, b)], [file_of(d)], missing="fail").text()
     assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp"), both
-    assert "; 1 of the base's cases missing in the new one" in both, both
-    said = refusal_of(compare, [file_of(measured(1, 4))], [file_of(c)], Rules())
+    assert both.endswith(f"the loss is not finite in a.h5; {lacks}"), both
+    said = refusal_of(compare, [file_of(a)], [file_of(c)])
     assert "no case in common" in said and "schedule is tawpipe" in said
 
 
+CARD = "device {0}, NVIDIA H100, 79.1 GiB, GPU-{0}"
+
+
 def check_what_matters():
-    for name, columns in {
-        "dtype": {"dtype": "bf16"},
-        "recompute": {"recompute": "none"},
-        "attention": {"attention_used": "cudnn"},
-        "transport": {"transport_used": "nccl"},
-        "seed": {"seed": 7},
-        "learning_rate": {"learning_rate": 0.5},
-        "grad_dtype": {"grad_dtype": "fp16"},
-        "clip_norm": {"clip_norm": 0.5},
-    }.items():
-
-        def change(case, columns=columns):
-            case.columns.update(columns)
-
+    settings = {
+        "dtype": "bf16",
+        "recompute": "none",
+        "attention_used": "cudnn",
+        "transport_used": "nccl",
+        "seed": 7,
+        "learning_rate": 0.5,
+        "grad_dtype": "fp16",
+        "clip_norm": 0.5,
+    }
+    for column, value in settings.items():
+        change, name = columns(**{column: value}), column.removesuffix("_used")
         assert f"--allow {name}" in refusal_of(compared_once, change)
-        found = compared_once(change, Rules(allow=[name]))
+        found = compared_once(change, {"allow": [name]})
         assert found.cases[0].differs == [name]
         assert any("as allowed" in note for note in found.notes)
-    machines = {
+    for name, session in {
         "threads": {"devices": ["host, 1 threads"] * 3},
-        "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
+        "device": {"devices": [CARD.format(0)] * 3},
         "nodes": {"nodes": [0, 0, 1]},
         "processor": {"cpu": ["one", "one", "another"]},
         "links": {"links": ["rate=100mbit"]},
         "build_type": {"build_type": "Debug"},
-    }
-    for name, session in machines.items():
+    }.items():
         assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
-        assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).word == "SAME"
+        allowed = {"allow": [name, "threads"]}
+        assert compared_once(unchanged, allowed, **session).word == "SAME"
+        found = compared_once(loss(0, 2), allowed, **session)
+        assert aspect_of(found, "first loss").word == "WRONG", "machines explain no other loss"
     others = {"devices": "host, 1 threads", "nodes": 1, "cpu": "another"}
     more = {name: [*SESSION[name], other] for name, other in others.items()}
-    found = compared_once(loss(0, 2), Rules(allow=["nodes"]), nodes=[0, 0, 1])
-    assert aspect_of(found, "first loss").word == "WRONG", "nodes explain no other loss"
-    found = compared_once(unchanged, **more)
-    assert found.word == "SAME", "the fourth rank of the job is not in the case"
-    both = [
-        file_of(
-            measured(1, 4),
-            devices=[
-                f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)
-            ],
-        )
+    assert compared_once(unchanged, **more).word == "SAME", "the fourth rank is not in the case"
+    base, new = (
+        file_of(measured(1, 4), devices=[CARD.format(i) for i in range(first, first + 3)])
         for first in (0, 3)
-    ]
-    found = compare(both[:1], both[1:], Rules())
+    )
+    found = compare([base], [new])
     assert found.word == "SAME", "which of equal devices it was does not matter"
 
 
@@ -402,63 +382,58 @@ def check_process_peak():
         (100, 130, "SAME"),
         (100, 133, "MORE"),
         (1000, 1040, "SAME"),
-        (1000, 1060, "MORE"),
         (1060, 1000, "LESS"),
         (0, 99, ""),
     ):
         for column, name in (("process_peak", "process peak"), ("device_used", "device memory")):
             sides = [[file_of(measured(1, 4, **{column: peak << 20}))] for peak in (before, after)]
-            found = aspect_of(compare(*sides, Rules()), name)
-            assert found.word == word, (name, before, after)
+            assert aspect_of(compare(*sides), name).word == word, (name, before, after)
 
 
 def check_several_files():
     """One file that took more memory changes no median; losses are those of the run with most
     steps."""
     base, new = (
-        [file_of(measured(1, memory_measured=size)) for size in sizes]
+        [file_of(measured(memory_measured=size)) for size in sizes]
         for sizes in ((1000, 1010, 1020), (1005, 1010, 3000))
     )
-    memory = aspect_of(compare(base, new, Rules()), "memory")
+    memory = aspect_of(compare(base, new), "memory")
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
-    short, whole, other = measured(1), measured(1), measured(1)
+    short, whole, other = measured(), measured(), measured()
     short.losses = short.losses[:1]
     other.losses[-1] *= 2
-    last = aspect_of(
-        compare([file_of(short), file_of(whole)], [file_of(other)], Rules()), "last loss"
-    )
+    last = aspect_of(compare([file_of(short), file_of(whole)], [file_of(other)]), "last loss")
     assert last.word == "WRONG" and last.new == 2 * last.base, last
 
 
 def check_validity():
-    assert "the loss is not finite" in compared_once(fail).text()
     failed = measured(1, 6)
     fail(failed)
-    bad = file_of(failed)
-    repaired = compare([bad], [file_of(measured(1, 6))], Rules())
+    bad, good = [file_of(failed)], [file_of(measured(1, 6))]
+    repaired = compare(bad, good)
     assert aspect_of(repaired, "verdict").word == "REPAIRED" and repaired.outcome == "same"
-    assert "valid" in refusal_of(compare, [bad], [bad], Rules())
-    short = compare([file_of(measured(1, 6))], [file_of(measured(1, 6))[:5]], Rules())
+    assert "valid" in refusal_of(compare, bad, bad)
+    short = compare(good, [good[0][:5]])
     assert "INVALID: 5 of 6 repetitions" in aspect_of(short, "verdict").reason, short.text()
-    base, new = [file_of(measured(1)) for _ in range(7)], [measured(1) for _ in range(7)]
+    new = [measured() for _ in range(7)]
     fail(new[3])
-    found = compare(base, list(map(file_of, new)), Rules())
+    found = compare(files_with(7, {}), list(map(file_of, new)))
     pairs = list(found.cases[0].times.base.index)
     assert pairs == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
-    assert aspect_of(found, "time").word == "SAME"
+    assert time_of(found).word == "SAME"
     assert aspect_of(found, "verdict").word == "BROKEN"
 
 
 def check_mean():
-    base = files_with(6, {"seconds": 1, "schedule": "ddp"}, {"seconds": 2})
+    base = files_with(6, {"schedule": "ddp"}, {"seconds": 2})
     new = files_with(6, {"seconds": 1.1, "schedule": "ddp"}, {"seconds": 2.2 * 1.1})
-    mean = compare(base, new, Rules()).together.ratio
+    mean = compare(base, new).together.ratio
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02
     assert mean.low <= mean.estimate <= mean.high
     # The second case came later, into some of the files.
-    base += files_with(3, {"seconds": 1, "schedule": "ddp"})
+    base += files_with(3, {"schedule": "ddp"})
     new += files_with(3, {"seconds": 9, "schedule": "ddp"})
-    found = compare(base, new, Rules())
+    found = compare(base, new)
     assert [len(one.times.base) for one in found.cases] == [9, 6], "pairs that both have"
     assert found.together.ratio == mean, "pairs that both have"
 
@@ -467,40 +442,40 @@ def check_figures():
     """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the
     interval reaches from the least to the largest ratio. Table and JSON have these, and what the
     runs of each side say."""
-    columns = {
+    known = {
         "memory": ("memory_measured", 1000, "B"),
         "process peak": ("process_peak", 2 << 30, "B"),
         "device memory": ("device_used", 3 << 30, "B"),
         "bytes inside": ("bytes_inside", 70, "B/step"),
-        "bytes between": ("bytes_between", 90, "B/step"),
+        "bytes between": ("bytes_between", 3 << 20, "B/step"),
     }
     fastest = ([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])
     sides = []
     for side, seconds in enumerate(fastest):
-        case = measured(1, 4, **{column: value + side for column, value, _ in columns.values()})
+        case = measured(1, 4, **{column: value + side for column, value, _ in known.values()})
         steps = numpy.outer(seconds, range(1, STEPS + 1))
         case.seconds = steps[..., None] * [1, 0.9, 0.8]
-        sides.append(file_of(case))
-    found = compare(sides[:1], sides[1:], Rules())
+        sides.append([file_of(case)])
+    found = compare(*sides)
     said = json.loads(as_json(found, "a", "b"))
-    assert said["threshold"] == 0.05 and said["confidence"] == 0.95 and "allow" not in said, said
-    assert (said["command"], said["verdict"]) == ("compare", found.text()), said
-    assert said["together"] is None, "there is one case"
+    assert said["threshold"] == 0.05 and said["confidence"] == 0.95, said
+    assert said["verdict"] == found.text() and said["together"] is None, said
 
     (case,) = said["cases"]
     measured_by = [case[name] for name in ("measured_by", "measurements_base", "measurements_new")]
     assert measured_by == ["repetitions", 4, 4], case
-    for name, (_, value, units) in columns.items():
-        aspect = case["aspects"][name]
-        figures = [aspect[key] for key in ("units", "base", "new")]
-        assert figures == [units, value, value + 1], (name, aspect)
-    for name, loss in (("first loss", 3), ("last loss", 2.5)):
-        assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == loss
+    aspects = case["aspects"]
+    for name, (_, value, units) in known.items():
+        figures = [aspects[name][key] for key in ("units", "base", "new")]
+        assert figures == [units, value, value + 1], (name, aspects)
+    assert aspects["bytes between"]["reason"] == "bytes between 3 MiB -> 3 MiB"
+    for name, expected in (("first loss", 3), ("last loss", 2.5)):
+        assert aspects[name]["base"] == aspects[name]["new"] == expected
 
     ratios = sorted(new / base for base in fastest[0] for new in fastest[1])
     expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
     medians = math.sqrt(1.01 * 1.02), math.sqrt(2.04 * 2.05)
-    time = case["aspects"]["time"]
+    time = aspects["time"]
     assert time["units"] == "s", time
     for name, value in expected.items():
         assert abs(time["ratio"][name] - value) < 1e-9, (time, expected)
@@ -518,29 +493,21 @@ def check_figures():
 def check_notes():
     base, new = (
         [
-            file_of(measured(1)),
+            file_of(measured()),
             file_of(
-                measured(1), compiler=name, libraries=["a", name], environment=["X=1", f"Y={name}"]
+                measured(), compiler=name, libraries=["a", name], environment=["X=1", f"Y={name}"]
             ),
         ]
         for name in "bc"
     )
     new[1].file[0].sessions.append(SESSION | {"git_hash": "abc"})
-    notes = compare(base, new, Rules()).notes
+    notes = compare(base, new).notes
     assert notes == [
         "git_hash = none -> abc",
         "compiler = b -> c",
         "libraries = b -> c",
         "environment = Y=b -> Y=c",
     ], notes
-
-
-def check_units_of_text():
-    """MiB in reasons, both thresholds in the heading."""
-    change = times("memory_measured", (3 << 20) / SEEN.memory_measured[0])
-    text = as_text(compared_once(change, Rules(memory_threshold=0.01)), "a", "b")
-    assert "memory 0.04036 MiB -> 3 MiB" in text, text
-    assert "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
 
 
 def ends_of(are_paired, base, new, confidence):
@@ -553,13 +520,12 @@ def ends_of(are_paired, base, new, confidence):
 def check_median_ranks():
     """As the tables of the binomial distribution have them: how many values k may lie outside at
     each end while P(fewer than k of n coins show heads) <= (1 - confidence) / 2."""
-    sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100]
-    expected = {
-        0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42],
-        0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40],
-        0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37],
-    }
-    for confidence, ranks in expected.items():
+    sizes = [5, 6, 8, 9, 17, 30, 100]
+    for confidence, *ranks in (
+        (0.90, 1, 1, 2, 2, 5, 11, 42),
+        (0.95, 0, 1, 1, 2, 5, 10, 40),
+        (0.99, 0, 0, 1, 1, 3, 8, 37),
+    ):
         for n, rank in zip(sizes, ranks):
             found = ends_of(True, [0] * n, RANDOM.permutation(range(1, n + 1)) / 100, confidence)
             ends = rank / 100, (n + 1) / 200, (n + 1 - rank) / 100
@@ -574,9 +540,7 @@ def check_shift_ranks():
         (3, 3, 0, 0, 0),
         (4, 4, 2, 1, 0),
         (5, 6, 6, 4, 2),
-        (3, 9, 4, 3, 1),
         (7, 16, 31, 27, 19),
-        (20, 20, 139, 128, 106),
         (50, 50, 1011, 966, 876),
     ):
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
@@ -588,4 +552,3 @@ def check_shift_ranks():
 
 print(f"MINITAW_SEED={SEED}")
 run_checks(globals())
-refused("compare", "missing.h5", "missing.h5", says="missing.h5")
