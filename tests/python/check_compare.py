@@ -39,25 +39,17 @@ A = measure(PLAIN)
 def check_refusals():
     for arguments in ((), (A,), (A, A, A), ("--base", A), (A, A, "--base", A, "--new", A)):
         refused(*arguments, says="two files")
-    for option, bad in (
-        ("--threshold", "0"),
-        ("--threshold", "nan"),
-        ("--threshold", "0.5"),
-        ("--threshold", "5"),
-        ("--threshold", "much"),
-        ("--confidence", "1"),
-        ("--confidence", "0.2"),
-        ("--quantile", "0.7"),
-        ("--memory-threshold", "-1"),
-        ("--looks", "0"),
-        ("--looks", "2.5"),
-        ("--bogus", ""),
+    for words in (
+        "--threshold 0",
+        "--threshold nan",
+        "--threshold 5",
+        "--memory-threshold -1",
+        "--confidence 1",
+        "--quantile 0.7",
+        "--looks 2.5",
     ):
-        refused(A, A, option, bad, says=option)
+        refused(A, A, *words.split(), says=words.split()[0])
     for arguments, says in (
-        ((A, "missing.h5"), "missing.h5"),
-        ((A, "deck.toml"), "deck.toml"),
-        ((A, A, "--allow", "dtyp"), "choose from"),
         ((A, A, "--junit", "no/such/folder.xml"), "cannot be written"),
         ((A, measure("longer.h5", seq=16)), "no case in common"),
     ):
@@ -73,31 +65,19 @@ def check_text():
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     assert len(rows) == 3, text  # two cases and the closing line
     assert rows[-1] == "COMPARISON: SAME: in what was compared; no step times were", text
-    assert "1 repetition is too few" in compared(A, A)
-    both = compared("--base", A, A, "--new", A, A)
+    both = compared("--base", A, A, "--new", A, A, "--looks", 3)
     assert "COMPARISON: AMBIGUOUS" in both and "2 pairs of files are too few" in both
-    compared("--base", A, A, "--new", A, A, "--strict", code=1)
-    assert "shared by 3 looks" in compared(A, A, "--looks", "3")
-
-
-def check_json():
+    assert "shared by 3 looks" in both
     found = json.loads(compared(A, A, "--json", *OFF))
     assert found["outcome"] == "same" and found["command"] == "compare"
     assert [case["settings"]["seq"] for case in found["cases"]] == [8, 12] and found["base"] == A
 
 
 def check_missing():
-    """A case that the new file lacks is noted, and fails where it is told to."""
+    """A case that the new file lacks fails where it is told to."""
     less, fail = measure("less.h5", seq=8), (*OFF, "--missing", "fail")
     label = "serial, 1 rank in groups 1, 12 tokens, B 1, M 1"
-    note = f"# only in the base: {label}"
-    for options, code, closing in (
-        (OFF, 0, "SAME"),
-        (fail, 1, "REGRESSION: 1 of the base's cases missing in the new one, first serial,"),
-    ):
-        lines = compared(A, less, *options, code=code).splitlines()
-        assert note in lines and lines[-1].startswith(f"COMPARISON: {closing}"), lines
-    assert f"# only in the new one: {label}" in compared(less, A, *fail).splitlines()
+    assert f"# only in the base: {label}" in compared(A, less, *OFF).splitlines()
     found = json.loads(compared(A, less, *fail, "--json", code=1))
     outcome = [found[name] for name in ("outcome", "only_base", "only_new")]
     assert outcome == ["worse", [label], []], outcome
@@ -105,19 +85,14 @@ def check_missing():
     assert suite.get("name") == f"missing: {label}"
 
 
-# Elements and attributes that the schemas of Jenkins and GitLab both know.
-ATTRIBUTES = {
-    "testsuites": {"name", "tests", "failures", "errors"},
-    "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
-    "testcase": {"classname", "name", "time"},
-    "failure": {"message", "type"},
-    "skipped": {"message"},
-    "system-out": set(),
-}
-CHILDREN = {
-    "testsuites": {"testsuite"},
-    "testsuite": {"testcase"},
-    "testcase": {"failure", "skipped", "system-out"},
+# Elements that the schemas of Jenkins and GitLab both know: attributes, and elements within.
+KNOWN = {
+    "testsuites": ("name tests failures errors", "testsuite"),
+    "testsuite": ("name tests failures errors skipped time", "testcase"),
+    "testcase": ("classname name time", "failure skipped system-out"),
+    "failure": ("message type", ""),
+    "skipped": ("message", ""),
+    "system-out": ("", ""),
 }
 
 
@@ -127,8 +102,9 @@ def junit(*arguments, code, failures):
     compared(*arguments, "--junit", "report.xml", code=code)
     root = xml.etree.ElementTree.parse(FOLDER / "report.xml").getroot()
     for element in root.iter():
-        assert set(element.attrib) == ATTRIBUTES[element.tag], element.attrib
-        assert {child.tag for child in element} <= CHILDREN.get(element.tag, set()), element.attrib
+        attributes, children = map(str.split, KNOWN[element.tag])
+        assert set(element.attrib) == set(attributes), element.attrib
+        assert {child.tag for child in element} <= set(children), element.attrib
         assert re.fullmatch(r"\d+\.\d+", element.get("time", "0.0"))
     for suite in (root, *root):
         for name, tag in {"tests": "testcase", "failures": "failure", "skipped": "skipped"}.items():
