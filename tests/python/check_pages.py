@@ -64,15 +64,8 @@ PAGE = (
 def notices_every_change():
     printed = "## One\n| a | c |\n|---|---|\n| x | 2 |\n\n- 3 of 4 are near\n"
     assert not list(differences(PAGE, printed))
-    for old, new in (
-        ("| x | 2", "| x | 3"),
-        ("| x | 2", "| y | 2"),
-        ("3 of", "2 of"),
-        ("| c |", "| d |"),
-        ("x | 2 |\n", "x | 2 |\n| y | 2 |\n"),
-        ("One", "Two"),
-        ("One", "Three"),
-    ):
+    row = "| x | 2 |\n"
+    for old, new in ((" 2", " 3"), ("3 of", "2 of"), ("c", "d"), (row, row + row), ("One", "Two")):
         assert list(differences(PAGE, printed.replace(old, new))), (old, new)
 
 

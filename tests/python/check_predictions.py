@@ -86,7 +86,6 @@ def machine_file():
     assert text == MADE, text
     assert "[inside]" not in accepted(*fit("--links", "alone"))
     refused(*fit("--links", "unlike"), says="has as many ranks in each node")
-    refused("fit-machine", "--links", "links", says="no deck")
 
     launch = FOLDER / "launch"
     launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links; exit 1\n', encoding="utf-8")
@@ -140,10 +139,9 @@ def transfers():
 
 
 def refusals():
-    """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files:
-    tests/instruments/predict."""
-    programs.refused(predict(MACHINE, *programs.settings(ranks=8)), "8", begun=True)
-    programs.refused(predict(MACHINE, "--machine-set", "between.rate"), "key=value", begun=True)
+    """Bad files: tests/instruments/predict."""
+    for words, says in ((programs.settings(ranks=8), "8"), (memory(""), "device.memory")):
+        programs.refused(predict(MACHINE, *words), says, begun=True)
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")
