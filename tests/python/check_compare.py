@@ -4,7 +4,6 @@ usual readers take. Called with the program too, which measures."""
 
 import functools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -143,16 +142,6 @@ def check_pipe():
     called.stdout.close()
     complaint = called.stderr.read()
     assert called.wait() in (0, -13) and complaint == b"", (called.returncode, complaint)
-
-
-def check_help():
-    """Every script explains itself."""
-    for path in sorted((REPOSITORY / "scripts").iterdir()):
-        if path.is_file() and os.access(path, os.X_OK):
-            done = process(path.name, "--help", stdin=subprocess.DEVNULL)
-            assert done.returncode == 0, (path, done)
-            assert path.name in done.stdout, (path, done)
-            assert len(done.stdout.splitlines()) > 1, (path, done)
 
 
 run_checks(globals())

@@ -90,7 +90,6 @@ REFUSED = {
     "nothing": b"",
     "without its seal": IMAGE,
     "schema 4": sealed.seal_of(4, IMAGE) + IMAGE,
-    "schema 6": sealed.seal_of(6, IMAGE) + IMAGE,
     "sealed, but no HDF5": resealed(b"hello\n"),
     "sealed half": resealed(IMAGE[: len(IMAGE) // 2]),
     "an external link": linked(h5py.ExternalLink("other.h5", "/x")),

@@ -126,18 +126,6 @@ def cases_that_do_not_fit_are_left_out():
     assert notes == ["left out for lack of memory: 1 case"], fitting["notes"]
 
 
-def transfers():
-    """Their time is a sum over the events of the timeline."""
-    step = FOLDER / "step.json"
-    words = (MACHINE, *programs.settings(schedule="tawpipe"), "--timeline", step)
-    (case,) = predicted(*words)["cases"]
-    (timeline,) = json.loads(step.read_text(encoding="utf-8"))["timelines"]
-    add, events = timeline["codes"]["kind"].index("add"), timeline["events"]
-    fields = zip(*(events[name] for name in ("begin", "end", "lane", "kind")))
-    moving = sum(end - begin for begin, end, lane, kind in fields if lane != 0 and kind != add)
-    assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
-
-
 def refusals():
     """Bad files: tests/instruments/predict."""
     for words, says in ((programs.settings(ranks=8), "8"), (memory(""), "device.memory")):
@@ -145,4 +133,4 @@ def refusals():
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")
-programs.run_all(machine_file, cases_that_do_not_fit_are_left_out, transfers, refusals)
+programs.run_all(machine_file, cases_that_do_not_fit_are_left_out, refusals)

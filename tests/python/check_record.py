@@ -33,12 +33,7 @@ def check_settings():
 
 def check_seals():
     assert sealed.seal_of(5, IMAGE) + IMAGE == SEALED
-    for content, says in (
-        (SEALED + b"\0", "is damaged: truncated"),
-        (b"M" + SEALED[1:], "not a miniTaw result"),
-        (sealed.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
-    ):
-        refused(content, says)
+    refused(SEALED + b"\0", "is damaged: truncated")
     numbers = random.Random(5)
     for _ in range(100):
         changed, at = bytearray(SEALED), numbers.randrange(len(SEALED))
