@@ -96,7 +96,7 @@ def a_broken_rule_is_named():
         ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"),
         ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
         ("8b", {"ranks": 12}, "12 ranks, 8b takes multiples of 8"),
-        ("8b", {"micro_batches": 32}, "32 sequences in a step, 8b has 64"),
+        ("8b", {"micro_batches": 128}, "128 sequences in a step, 8b has 64"),
         ("8b", {"first": {"ranks": 8, "micro_batches": 32}}, "ranks: 8b takes a file for each"),
         ("70b", {"vocab": 32000}, "seq = 16384 is no length of large"),
         ("small", {"first": {"context": 2}}, "context"),
@@ -150,6 +150,7 @@ def sessions_must_be_of_one_commit():
         ({}, ""),
         ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"),
         ({"git_hash": "unknown"}, "not known"),
+        ({"git_hash": ""}, "not known"),
         ({"git_hash": "0a9876543210"}, "different commits"),
         *(({name: ""}, "not complete") for name in ("devices", "deck", "command")),
     ):

@@ -113,7 +113,6 @@ def check_predictions():
     measured beside predicted."""
     several = programs.settings(schedule="tawpipe,zb1,weipipe")
     programs.output_of(predict(*several, "--timeline", "several.json"))
-    assert titles_of("several.json") == ["tawpipe", "zb1", "weipipe"]
     assert titles_of(SAMPLE, "several.json", "--case", 0)[1:] == ["tawpipe", "zb1", "weipipe"]
     replicas = programs.settings(ranks=24, groups=3, replicas=3, micro_batches=24, layers=8)
     predict(*replicas, "--timeline", "alike.json")
