@@ -53,6 +53,7 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
 
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   Case c = one_group("tawpipe");
+  c.shape.vocab = 256;  // of the bytes of a file
   const std::string missing = "/nonexistent/text";
   c.data = job_.rank() == 0 ? "synthetic" : missing;
   if (job_.ranks() < 2)

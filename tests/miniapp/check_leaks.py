@@ -51,7 +51,7 @@ def run(name, *arguments, deck="leaks.toml"):
     with h5py.File(FOLDER / name) as file:
         found = {
             key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
-            for key, item in file["provenance"].items()
+            for key, item in file["sessions/0000"].items()
             if isinstance(item, h5py.Dataset)
         }
     return done.stdout + done.stderr, (FOLDER / name).read_bytes(), found
