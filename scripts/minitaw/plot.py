@@ -61,6 +61,8 @@ def predicted_table(content, file):
     for name in UNITS:
         if not (is_numeric_dtype(found[name]) and found[name].between(0, LARGEST).all()):
             raise ValueError(f"{name} is no number")
+    if "schedule" not in found:
+        raise ValueError("a case has no schedule")
     valid = found.fits.ne(False)
     texts = found.select_dtypes(object).map(lambda value: clean(str(value)))
     return found.assign(

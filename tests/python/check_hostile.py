@@ -177,7 +177,7 @@ def check_json():
         ("timeline", "out.svg", "timelines", STEP, steps),
         ("plot", "out.csv", "cases", CASE, cases),
     ):
-        contents = [json.dumps({key: [one]}) for one in (good, *others)]
+        contents = [json.dumps({key: [one], "between_bytes_per_s": 1e9}) for one in (good, *others)]
         codes = []
         for content in contents + texts:
             pathlib.Path("x.json").write_text(content, encoding="utf-8")
