@@ -49,7 +49,7 @@ void write_and_rename(const std::string& path, Bytes bytes) {
 }
 
 /// Options that keep the file in memory. The user gets our one sentence instead of HDF5's error
-/// stack. No file makes HDF5 load foreign code or leads it to another file.
+/// stack. No file makes HDF5 load foreign code; h5::require_sound() finds what leads elsewhere.
 h5::Id memory_access() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);

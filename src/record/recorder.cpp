@@ -176,11 +176,10 @@ void Recorder::write_judgement() {
 Row Recorder::append(const CaseResult& result, int repetition) {
   const int number = case_number(deck::identity(result.settings));
   Row row = make_row(result, {number, repetition, sessions_});
-  const auto is_known = [&](const Row& known) {
-    return known.integer("case") == number && known.text("status") == name_of(Status::skipped) &&
-           known.text("verdict") == row.text("verdict");
-  };
-  if (std::ranges::any_of(rows_, is_known))
+  const auto of_case = [&](const Row& known) { return known.integer("case") == number; };
+  const auto last = std::ranges::find_if(rows_.rbegin(), rows_.rend(), of_case);
+  if (result.status == Status::skipped && last != rows_.rend() &&
+      last->text("verdict") == row.text("verdict"))
     return row;
   write_session();
   const h5::Id runs = h5::open_group(file_, "runs");

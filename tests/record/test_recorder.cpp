@@ -107,6 +107,9 @@ TEST_F(File, ThatKnowsThatACaseIsSkippedGetsNoFurtherRow) {
     open().append(skipped);
     EXPECT_THAT(rows(), SizeIs(runs)) << reason;
   }
+  open().append(sample_case());
+  open().append(skipped);
+  EXPECT_THAT(rows(), SizeIs(4)) << "it has run since";
 }
 
 /// The last row of a repetition counts.
