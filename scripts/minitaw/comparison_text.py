@@ -135,7 +135,7 @@ def as_json(comparison, base, new):
     """One object."""
     rules = vars(comparison.rules)
     found = {
-        "program": "minitaw compare",
+        "program": "scripts/compare",
         "schema": SCHEMA,
         "command": "compare",
         "verdict": comparison.text(),
