@@ -219,7 +219,6 @@ std::string table_text(const Plans& plans, bool narrow) {
 
 std::string to_text(const CasePlan& plan) {
   const Case& c = plan.settings;
-  const model::Flops flops = model::flops_per_token(c.shape);
   const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {}, {}\n"
@@ -239,7 +238,7 @@ std::string to_text(const CasePlan& plan) {
              counted(plan.shards, "shard"),
              name_of(c.shape.dtype),
              tokens,
-             tokens * (flops.matmul + flops.attention_causal) * 1e-12) +
+             tokens * model::flops_per_token(c.shape) * 1e-12) +
          title_line<schedule::Traffic>("bytes per step") + line("inside groups", plan.inside) +
          line("between groups", plan.between) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "") +

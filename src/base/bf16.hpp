@@ -13,13 +13,13 @@ struct Bf16 {
 
 static_assert(sizeof(Bf16) == 2);
 
-[[nodiscard]] constexpr float to_float(Bf16 value) {
+constexpr float to_float(Bf16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
 /// Round to nearest, ties to even; NaN stays NaN. Without branches, so that loops over it become
 /// vector code.
-[[nodiscard]] constexpr Bf16 to_bf16(float value) {
+constexpr Bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x40u;
@@ -27,13 +27,13 @@ static_assert(sizeof(Bf16) == 2);
   return {static_cast<std::uint16_t>(nan ? quiet : rounded)};
 }
 
-[[nodiscard]] constexpr float to_float(float value) {
+constexpr float to_float(float value) {
   return value;
 }
 
 /// The value in the type E, float or Bf16.
 template <class E>
-[[nodiscard]] constexpr E from_float(float value) {
+constexpr E from_float(float value) {
   if constexpr (std::is_same_v<E, Bf16>)
     return to_bf16(value);
   else

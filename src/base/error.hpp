@@ -33,11 +33,10 @@ struct LogicError : Formatted<std::logic_error> {
 
 /// "; did you mean \"seq\"?": the first of the candidates nearest to `word`; empty if over two
 /// thirds must change.
-[[nodiscard]] std::string did_you_mean(
-    std::string_view word, const std::vector<std::string>& candidates);
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 /// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control
 /// characters.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
+std::string printable(std::string_view text, std::size_t most = 60);
 /// "1 layer", "2 layers", for messages.
-[[nodiscard]] std::string counted(std::int64_t count, std::string_view noun);
+std::string counted(std::int64_t count, std::string_view noun);
 }  // namespace minitaw

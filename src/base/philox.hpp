@@ -65,7 +65,7 @@ struct UniformRow {
   float center, amplitude;
 
   /// Numbers 4 block .. 4 block + 3, as words.
-  [[nodiscard]] MINITAW_HOST_DEVICE Words<4> words(std::uint64_t block) const {
+  MINITAW_HOST_DEVICE Words<4> words(std::uint64_t block) const {
     return philox({{static_cast<std::uint32_t>(block),
                       static_cast<std::uint32_t>(block >> 32),
                       row[0],
@@ -74,7 +74,7 @@ struct UniformRow {
   }
 
   /// Exact in double, so that it is rounded once, with or without fused multiply-add.
-  [[nodiscard]] MINITAW_HOST_DEVICE float number(std::uint32_t word) const {
+  MINITAW_HOST_DEVICE float number(std::uint32_t word) const {
     return static_cast<float>(double{center} + double{amplitude} * double{signed_unit(word)});
   }
 };

@@ -34,7 +34,7 @@ struct Part {
 };
 
 /// Returns the elements of `part` of a buffer that is divided into equal parts.
-[[nodiscard]] constexpr Range range_of(std::int64_t elements, Part part) {
+constexpr Range range_of(std::int64_t elements, Part part) {
   const std::int64_t each = elements / part.count;
   return {part.index * each, each};
 }
@@ -42,7 +42,7 @@ struct Part {
 /// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each,
 /// the last ones cut to what remains, so shorter or empty. `index` is taken modulo members, also
 /// below 0.
-[[nodiscard]] constexpr Range slice(std::int64_t elements, int members, int index) {
+constexpr Range slice(std::int64_t elements, int members, int index) {
   const std::int64_t member = ((index % members) + members) % members;
   const std::int64_t each = elements / members + (elements % members != 0);
   const std::int64_t begin = std::min(member * each, elements);

@@ -5,5 +5,5 @@
 
 namespace minitaw {
 /// A command in one line, quoted so that it can be pasted into a shell.
-[[nodiscard]] std::string shell_line(const std::vector<std::string>& words);
+std::string shell_line(const std::vector<std::string>& words);
 }  // namespace minitaw

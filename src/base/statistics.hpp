@@ -6,6 +6,6 @@
 namespace minitaw {
 /// The quantile `q`, 0 .. 1, of samples in rising order, interpolated linearly as by numpy. NaN
 /// without samples.
-[[nodiscard]] double quantile(std::span<const double> sorted, double q);
-[[nodiscard]] double median(std::vector<double> samples);
+double quantile(std::span<const double> sorted, double q);
+double median(std::vector<double> samples);
 }  // namespace minitaw

@@ -13,7 +13,7 @@ namespace minitaw {
 using Cell = std::variant<std::int64_t, double, std::string>;
 
 /// As many digits as tell a number from any other.
-[[nodiscard]] std::string to_text(const Cell& cell);
+std::string to_text(const Cell& cell);
 
 /// How a number stands in a text; texts stay as they are.
 struct Format {
@@ -28,11 +28,11 @@ inline constexpr Format as_percent{.factor = 100, .style = Format::fixed, .decim
 inline constexpr Format as_mebibytes{.factor = 0x1p-20};
 
 /// The cell in this format. Whole numbers stay whole unless the format has a factor; NaN is "-".
-[[nodiscard]] std::string to_text(const Cell& cell, const Format& format);
+std::string to_text(const Cell& cell, const Format& format);
 /// Four significant digits without an exponent, at most so many after the point; "-" if not finite.
-[[nodiscard]] std::string figure(double value, int most_decimals = 7);
+std::string figure(double value, int most_decimals = 7);
 /// With spaces; a width below zero aligns to the left.
-[[nodiscard]] std::string aligned(const std::string& text, int width);
+std::string aligned(const std::string& text, int width);
 
 /// A column, from which an entry's field in the text and in the JSON comes:
 ///
@@ -54,7 +54,7 @@ struct TableColumn {
   bool wide = false;   ///< a narrow table goes without it
   std::string name{};  ///< in JSON, "memory.worst" is a part of "memory"; empty: in the text only
 
-  [[nodiscard]] std::string text(const Entry& entry) const { return to_text(value(entry), format); }
+  std::string text(const Entry& entry) const { return to_text(value(entry), format); }
 };
 
 /// An aligned table. Lines that are no data begin with #.
@@ -79,13 +79,13 @@ public:
   }
 
   /// Two lines: titles and units.
-  [[nodiscard]] std::string header() const {
+  std::string header() const {
     return line("#", std::mem_fn(&TableColumn<Entry>::title)) +
            line("#", std::mem_fn(&TableColumn<Entry>::units));
   }
 
   /// One line, with a newline.
-  [[nodiscard]] std::string row(const Entry& entry) const {
+  std::string row(const Entry& entry) const {
     return line(" ", [&](const TableColumn<Entry>& column) { return column.text(entry); });
   }
 

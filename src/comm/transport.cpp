@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/transport.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include "base/error.hpp"
 
 namespace minitaw::comm {
@@ -25,16 +24,15 @@ Transport::Started Transport::start(
 
 Membership Transport::membership(schedule::Kind kind, const Collective& collective) const {
   if (!is_collective(kind))
-    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+    throw LogicError("{} is no collective", name_of(kind));
   const int number = collective.communicator;
   if (number < 0 || static_cast<std::size_t>(number) >= communicators_.size())
-    throw LogicError(fmt::format("the program has no communicator {}", number));
+    throw LogicError("the program has no communicator {}", number);
   const schedule::Communicator& communicator = communicators_[number];
   const auto index_of = [&](int member) {
     const auto found = std::ranges::find(communicator.ranks, member);
     if (found == communicator.ranks.end())
-      throw LogicError(
-          fmt::format("rank {} is not a member of communicator {}", member, communicator.name));
+      throw LogicError("rank {} is not a member of communicator {}", member, communicator.name);
     return static_cast<int>(found - communicator.ranks.begin());
   };
   return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};

@@ -44,7 +44,7 @@ public:
   /// Does what needs no other rank; returns whether there was any. Throws Error, Cancelled after
   /// cancel().
   virtual bool advance() = 0;
-  [[nodiscard]] virtual bool done() const = 0;
+  virtual bool done() const = 0;
 };
 
 struct Membership {
@@ -52,7 +52,7 @@ struct Membership {
   int index;                      ///< of this rank in it
   int root;                       ///< index of the root; 0 where the kind has none
 
-  [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
+  int size() const { return static_cast<int>(ranks->size()); }
 };
 
 /// Bytes that one rank has sent, by peer and kind. May be used by several threads.
@@ -65,7 +65,7 @@ public:
         bytes, std::memory_order_relaxed);
   }
 
-  [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
+  std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
 
 private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
@@ -100,16 +100,16 @@ public:
   Transport& operator=(Transport&&) = delete;
   virtual ~Transport() = default;
 
-  [[nodiscard]] const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }
 
-  [[nodiscard]] int rank() const { return rank_; }
+  int rank() const { return rank_; }
 
   /// Returns whether start() puts an operation on the lane's device queue, which completes it.
-  [[nodiscard]] virtual bool on_stream() const { return false; }
+  virtual bool on_stream() const { return false; }
 
   /// Returns how many messages of one direction may be under way on a lane. Collectives are always
   /// alone.
-  [[nodiscard]] virtual int messages_at_once() const { return 1; }
+  virtual int messages_at_once() const { return 1; }
 
   /// An operation to be advanced; nullptr if there is nothing to wait for, as always if
   /// on_stream().
@@ -126,11 +126,11 @@ public:
       schedule::Lane lane, schedule::Kind kind, const Collective& collective);
 
   /// Bytes handed to the network library so far, [to][schedule::Traffic].
-  [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
+  std::vector<std::uint64_t> sent() const { return sent_.values(); }
 
   /// Returns the source of sent(): "counted" by the calls of MPI themselves (comm/mpi/sends.hpp),
   /// or "by formula": NCCL hides the path of a collective, so that ring_send() gives its bytes.
-  [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
+  virtual const char* bytes_source() const { return "counted"; }
 
   /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls
   /// it.
@@ -152,7 +152,7 @@ protected:
 
 private:
   /// Throws LogicError if there is no such collective, communicator, member or root.
-  [[nodiscard]] Membership membership(schedule::Kind kind, const Collective& collective) const;
+  Membership membership(schedule::Kind kind, const Collective& collective) const;
 
   std::string name_;
   int rank_;

@@ -23,7 +23,7 @@ struct WaitPolicy {
 /// costs nothing and answers at once. With fewer, a few tests find messages that have arrived, then
 /// the thread sleeps, at most half a millisecond, so that compute keeps its core. It does not yield
 /// beside compute: the thread that gets the core may keep it for several milliseconds.
-[[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
+WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.
 class LowLatency {
@@ -31,7 +31,7 @@ public:
   /// Switches the flag; the compute thread switches it off while it computes. On at first.
   void set(bool on);
 
-  [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
+  bool on() const { return on_.load(std::memory_order_relaxed); }
 
   /// Ends the sleep of the waiting thread, or the next one if it is awake.
   void wake();

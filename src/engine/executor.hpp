@@ -43,7 +43,7 @@ public:
     check();
   }
 
-  [[nodiscard]] int count(schedule::Lane lane) const {
+  int count(schedule::Lane lane) const {
     return done_[index_of(lane)].load(std::memory_order_acquire);
   }
 
@@ -103,19 +103,19 @@ public:
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
-  [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
+  bool done() const { return next_ == actions_.size() && under_way_.empty(); }
 
-  [[nodiscard]] bool empty() const { return actions_.empty(); }
+  bool empty() const { return actions_.empty(); }
 
-  [[nodiscard]] bool asynchronous() const { return queue().asynchronous(); }
+  bool asynchronous() const { return queue().asynchronous(); }
 
   // For a thread that submits lanes, and may wait in each.
 
   /// The next action, an index into RankProgram::actions.
-  [[nodiscard]] int next_action() const { return actions_[next_].index; }
+  int next_action() const { return actions_[next_].index; }
 
   /// Returns whether all actions that the next one waits for have been submitted.
-  [[nodiscard]] bool ready() const;
+  bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
   /// For one thread that drives several lanes whose queues are not asynchronous. Advances what is
@@ -126,21 +126,19 @@ public:
   // For the watchdog.
 
   /// Returns whether the oldest incomplete action has begun; if not, it waits for other lanes.
-  [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
+  bool started() const { return queue().begun() > queue().completed(); }
 
   /// Returns whether the oldest incomplete action is a transfer that has begun.
-  [[nodiscard]] bool is_moving() const;
+  bool is_moving() const;
 
   /// Grows whenever the lane gets on.
-  [[nodiscard]] long moves() const {
-    return static_cast<long>(queue().begun()) + queue().completed();
-  }
+  long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
 
   /// Returns the current action in words, with its peer and slots, and what it waits for.
-  [[nodiscard]] std::string describe(const schedule::Program& program) const;
+  std::string describe(const schedule::Program& program) const;
   /// Returns what the lane does not get on with although it waits neither for another lane nor for
   /// a transfer that has begun: "has not finished BW s2 m1 h0 a2 x0 g0"; empty: nothing.
-  [[nodiscard]] std::string unexplained(const schedule::Program& program) const;
+  std::string unexplained(const schedule::Program& program) const;
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has
   /// finished.
   void read(std::vector<Span>& spans) const;
@@ -156,23 +154,23 @@ private:
     int number;
     comm::Transport::Started transfer;  ///< nullptr: it was over when it started
 
-    [[nodiscard]] bool done() const { return transfer == nullptr || transfer->done(); }
+    bool done() const { return transfer == nullptr || transfer->done(); }
   };
 
-  [[nodiscard]] Queue& queue() const { return *queues_[index_of(lane_)]; }
+  Queue& queue() const { return *queues_[index_of(lane_)]; }
 
   /// The oldest action that is not complete; nullptr when there is none.
-  [[nodiscard]] const schedule::Action* pending() const;
+  const schedule::Action* pending() const;
 
   /// The queue, on a lane that advance() drives.
-  [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
+  FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
 
   /// Waits for the first `count` actions of another lane, unless it is known that they are over.
   void wait_for(schedule::Lane lane, int count);
   /// Returns whether all actions that the next one waits for are complete.
-  [[nodiscard]] bool waits_complete();
+  bool waits_complete();
   /// Returns whether the next action may begin while earlier ones of the lane are under way.
-  [[nodiscard]] bool may_join() const;
+  bool may_join() const;
   bool start_next();
   bool finish_first();
 
@@ -226,10 +224,10 @@ public:
   double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
-  [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+  const std::vector<Span>& spans() const { return spans_; }
 
   /// Time when the last step began, by host_seconds().
-  [[nodiscard]] double started() const { return clock_.started(); }
+  double started() const { return clock_.started(); }
 
   /// What a rank is at in a step; empty between steps.
   struct Standing {
@@ -238,18 +236,18 @@ public:
   };
 
   /// Any thread may ask.
-  [[nodiscard]] Standing standing() const;
+  Standing standing() const;
 
 private:
-  [[nodiscard]] Queues make_queues(const MakeQueues& make);
-  [[nodiscard]] std::vector<std::unique_ptr<LaneExecutor>> make_lanes(const Start& start);
+  Queues make_queues(const MakeQueues& make);
+  std::vector<std::unique_ptr<LaneExecutor>> make_lanes(const Start& start);
   void submit_in_order();
   void execute_on_threads();
   void communicate(const std::stop_token& end);
   void drive_lanes();
   void wait_for_communication() const;
-  [[nodiscard]] long moves();
-  [[nodiscard]] std::string lanes_text() const;
+  long moves();
+  std::string lanes_text() const;
   void stall();
 
   const schedule::Program& whole_program_;

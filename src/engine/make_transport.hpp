@@ -16,14 +16,14 @@ struct TransportRequest {
 /// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its
 /// name is "mpi", "mpi staged", "mpi direct" or "nccl". Collective. Throws InputError if it is not
 /// available.
-[[nodiscard]] std::unique_ptr<comm::Transport> make_transport(
+std::unique_ptr<comm::Transport> make_transport(
     const std::string& wanted, const TransportRequest& request);
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
 /// Device bytes that a communicator of NCCL takes on the rank where it takes most: measured by
 /// making communicators of all ranks of `world`, which ends them. 0 where transport = auto is not
 /// NCCL. Collective.
-[[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
+std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 
 /// What a rank's transport takes beside the arena.
 struct TransportMemory {
@@ -32,8 +32,8 @@ struct TransportMemory {
 };
 
 /// Returns that of every rank of a program.
-[[nodiscard]] std::vector<TransportMemory> transport_memory(
+std::vector<TransportMemory> transport_memory(
     const schedule::Program& program, const std::string& wanted, bool shared_devices);
 /// Version of the NCCL that is loaded; empty in a build without.
-[[nodiscard]] std::string nccl_version();
+std::string nccl_version();
 }  // namespace minitaw::engine

@@ -235,12 +235,11 @@ model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name
   if (bytes == 0)
     return {};
   if (used_[k] + bytes > held)
-    throw LogicError(
-        fmt::format("arena: {} bytes asked for {}, {} of {} left; the accounting is wrong",
-            bytes,
-            name,
-            held - std::min(held, used_[k]),
-            label_of(kind)));
+    throw LogicError("arena: {} bytes asked for {}, {} of {} left; the accounting is wrong",
+        bytes,
+        name,
+        held - std::min(held, used_[k]),
+        label_of(kind));
   const model::Buffer buffer{memory_[k].data() + used_[k], bytes};
   used_[k] += bytes;
   buffers_.push_back({name, buffer, written});

@@ -9,19 +9,19 @@
 namespace minitaw::engine {
 /// Bytes that processes on this node may still take: free or in caches, within the limits of its
 /// control groups (v2).
-[[nodiscard]] std::uint64_t available_memory();
+std::uint64_t available_memory();
 /// Starts a new peak of this process's resident memory; returns whether Linux allows it
 /// (/proc/self/clear_refs).
 bool reset_peak_memory();
 /// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not
 /// known.
-[[nodiscard]] std::uint64_t peak_memory();
+std::uint64_t peak_memory();
 /// Makes the C library return large blocks to the kernel when they are freed, so that the resident
 /// set of a process says what it uses. Called once, before there are any.
 void return_freed_memory();
 
 /// Label of Kokkos allocations of a kind: "minitaw::weights".
-[[nodiscard]] std::string label_of(schedule::Memory kind);
+std::string label_of(schedule::Memory kind);
 
 /// What a process takes during a case, beyond what it had when the case began.
 struct MemoryTaken {
@@ -42,13 +42,13 @@ public:
   MemoryWatch();
   /// Runs `work`, whose memory is not the case's; all of it is gone afterwards.
   void leave_out(const std::function<void()>& work);
-  [[nodiscard]] MemoryTaken taken() const;
+  MemoryTaken taken() const;
   /// Returns what Kokkos still holds of what it has allocated since the watch began, by label;
   /// empty: nothing.
-  [[nodiscard]] std::map<std::string, std::uint64_t> kept() const;
+  std::map<std::string, std::uint64_t> kept() const;
   /// Returns how many bytes the process has now that it did not have when the watch began; 0 if
   /// that is not known.
-  [[nodiscard]] std::uint64_t process_growth() const;
+  std::uint64_t process_growth() const;
 
 private:
   std::uint64_t process_begin_ = 0, process_peak_ = 0, device_begin_ = 0;
@@ -61,17 +61,17 @@ public:
   /// `fill`: the value of every byte at first; else memory is as it was found.
   explicit Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill = {});
   /// No bytes where the rank has no such slot.
-  [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
+  model::Buffer slot(schedule::Slot slot) const;
 
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
-  [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
+  model::Buffer optimiser(int index) const { return optimiser_[index]; }
 
-  [[nodiscard]] model::Buffer workspace() const { return workspace_; }
+  model::Buffer workspace() const { return workspace_; }
 
-  [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
+  double* loss() const { return scalars_.as<double>(); }
 
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
-  [[nodiscard]] model::Buffer staging() const { return staging_; }
+  model::Buffer staging() const { return staging_; }
 
   /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action
   /// has used. Empty if there is none. `spare`: as many bytes more in a row may be left.
@@ -111,7 +111,7 @@ private:
 };
 
 /// The bytes of a buffer, as Kokkos takes them.
-[[nodiscard]] inline auto view_of(model::Buffer buffer) {
+inline auto view_of(model::Buffer buffer) {
   using Memory = model::ExecutionSpace::memory_space;
   return Kokkos::View<std::byte*, Memory, Kokkos::MemoryUnmanaged>(buffer.data, buffer.bytes);
 }

@@ -18,9 +18,9 @@ class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
 
-  [[nodiscard]] double now() const { return host_seconds() - start_; }
+  double now() const { return host_seconds() - start_; }
 
-  [[nodiscard]] double started() const { return start_; }
+  double started() const { return start_; }
 
 private:
   double start_ = 0;
@@ -51,7 +51,7 @@ public:
   virtual ~Queue() = default;
 
   /// Returns whether run() returns before the work is complete.
-  [[nodiscard]] virtual bool asynchronous() const = 0;
+  virtual bool asynchronous() const = 0;
   /// Forgets the last step. Nothing of it may still be running.
   virtual void begin_step() = 0;
   /// The lane has come to `unit`; from here on it waits for others.
@@ -62,18 +62,18 @@ public:
   /// Returns when everything submitted is complete.
   virtual void finish(const Check& check) = 0;
   /// Units submitted so far in this step (asynchronous) or begun.
-  [[nodiscard]] virtual int begun() const = 0;
+  virtual int begun() const = 0;
   /// Units of this step that are complete.
-  [[nodiscard]] virtual int completed() const = 0;
+  virtual int completed() const = 0;
 
-  [[nodiscard]] bool is_complete(int unit) const { return completed() > unit; }
+  bool is_complete(int unit) const { return completed() > unit; }
 
   /// Handle that a queue of the same device can wait for; nullptr if run() returned with a complete
   /// unit.
-  [[nodiscard]] virtual void* event(int) const { return nullptr; }
+  virtual void* event(int) const { return nullptr; }
 
   /// Returns when `unit` ran, seconds since the step began; valid after finish().
-  [[nodiscard]] virtual Span span(int unit) const = 0;
+  virtual Span span(int unit) const = 0;
 };
 
 /// The thread that submits does the work and waits for its kernels: right on every back end.
@@ -86,7 +86,7 @@ public:
         waiting_(std::move(waiting)),
         spans_(units) {}
 
-  [[nodiscard]] bool asynchronous() const override { return false; }
+  bool asynchronous() const override { return false; }
 
   void begin_step() override {
     begun_.store(0, std::memory_order_relaxed);
@@ -122,13 +122,11 @@ public:
 
   void finish(const Check&) override {}
 
-  [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
+  int begun() const override { return begun_.load(std::memory_order_relaxed); }
 
-  [[nodiscard]] int completed() const override {
-    return completed_.load(std::memory_order_acquire);
-  }
+  int completed() const override { return completed_.load(std::memory_order_acquire); }
 
-  [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
+  Span span(int unit) const override { return spans_[unit]; }
 
 private:
   model::ExecutionSpace exec_;
@@ -142,7 +140,7 @@ private:
 /// Kokkos ends, since libraries keep handles and workspaces by space. On CUDA each lane has a
 /// stream, with high priority for communication; on other devices an instance of the space; on a
 /// host all lanes share one.
-[[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
+model::ExecutionSpace lane_space(schedule::Lane lane);
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
 /// The queues of a rank's lanes, by schedule::Lane.
@@ -157,5 +155,5 @@ struct QueueOptions {
 
 /// The queues of this build: streams on CUDA (of communication only if the transport does), else
 /// threads.
-[[nodiscard]] Queues make_queues(const QueueOptions& options);
+Queues make_queues(const QueueOptions& options);
 }  // namespace minitaw::engine

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/runtime.hpp"
 #include <cstring>
-#include <fmt/format.h>
 #include <set>
 #include <tuple>
 #include "base/error.hpp"
@@ -155,7 +154,7 @@ void Runtime::compute(const Action& a) {
         arena_.slot(a[Operand::squares]), part(a, Operand::gradient), o.accumulate);
   case Kind::update: return update(a, o);
   case Kind::join: return;
-  default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
+  default: throw LogicError("engine: {} in the compute lane", name_of(a.kind));
   }
 }
 
@@ -211,7 +210,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
     wanted = range_of(layout_.embeddings.elements, {a.shard, program_.embeddings_slices});
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
-    throw LogicError(fmt::format("engine: {} uses what its slot does not hold", name_of(a.kind)));
+    throw LogicError("engine: {} uses what its slot does not hold", name_of(a.kind));
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 

@@ -27,23 +27,23 @@ public:
   /// on this rank.
   double step();
   /// This rank's part of the mean loss of the last step.
-  [[nodiscard]] double loss() const;
+  double loss() const;
 
-  [[nodiscard]] const schedule::Program& program() const { return program_; }
+  const schedule::Program& program() const { return program_; }
 
-  [[nodiscard]] const model::Layout& layout() const { return layout_; }
+  const model::Layout& layout() const { return layout_; }
 
-  [[nodiscard]] const schedule::Footprint& footprint() const { return footprint_; }
+  const schedule::Footprint& footprint() const { return footprint_; }
 
-  [[nodiscard]] const Arena& arena() const { return arena_; }
+  const Arena& arena() const { return arena_; }
 
-  [[nodiscard]] comm::Transport& transport() { return *transport_; }
+  comm::Transport& transport() { return *transport_; }
 
-  [[nodiscard]] const model::Model& model() const { return model_; }
+  const model::Model& model() const { return model_; }
 
-  [[nodiscard]] const Executor& executor() const { return *executor_; }
+  const Executor& executor() const { return *executor_; }
 
-  [[nodiscard]] int rank() const { return rank_; }
+  int rank() const { return rank_; }
 
 private:
   /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load;
@@ -53,13 +53,13 @@ private:
   void update(const schedule::Action& action, const model::Operands& operands);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
-  [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
+  model::Operands operands(const schedule::Action& action) const;
   /// Returns the part of an operand's slot that a transfer, an addition, a load or an update uses.
-  [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
-  [[nodiscard]] comm::Message message(const schedule::Action& action) const;
-  [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
+  model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
+  comm::Message message(const schedule::Action& action) const;
+  comm::Collective collective(const schedule::Action& action) const;
 
-  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
+  model::Dtype dtype_of(schedule::Slot slot) const {
     return schedule::dtype_of(slot.cls, layout_.shape);
   }
 
@@ -83,6 +83,6 @@ private:
 };
 
 /// The step's loss is the mean over all of its tokens.
-[[nodiscard]] double loss_scale(const Case& c);
-[[nodiscard]] model::AdamW adamw_of(const Case& c);
+double loss_scale(const Case& c);
+model::AdamW adamw_of(const Case& c);
 }  // namespace minitaw::engine

@@ -79,7 +79,7 @@ public:
   void advance();
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
-  [[nodiscard]] static bool has_time_to_check(const Case& c);
+  static bool has_time_to_check(const Case& c);
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step
   /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: instead of
   /// the case's own, with its ranks and slots.
@@ -93,9 +93,9 @@ public:
   /// Throws InputError for a case without a fixed order.
   [[nodiscard]] std::vector<std::string> repeat(const Case& asked, int times);
 
-  [[nodiscard]] int rank() const { return rank_; }
+  int rank() const { return rank_; }
 
-  [[nodiscard]] int ranks() const { return ranks_; }
+  int ranks() const { return ranks_; }
 
 private:
   using Work = std::function<void(const RunningCase& running)>;

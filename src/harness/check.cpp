@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <type_traits>
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -50,7 +49,7 @@ Piece piece_of(const engine::Runtime& runtime, Which which, int shard, int k) {
       const Range there = held(program, r, a[operand].cls, shard, layout);
       return {r, a[operand], {slice.begin - there.begin, slice.count}};
     }
-  throw LogicError(fmt::format("engine: nothing updates slice {} of shard {}", k, shard));
+  throw LogicError("engine: nothing updates slice {} of shard {}", k, shard);
 }
 
 std::vector<float> values_of(const engine::Runtime& runtime, const Piece& piece) {
@@ -95,7 +94,7 @@ struct Squares {
     return *this;
   }
 
-  [[nodiscard]] double mean_root() const {
+  double mean_root() const {
     return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
   }
 };
@@ -114,7 +113,7 @@ constexpr double least_size = 1e-9;
 
 void require_same(std::size_t a, std::size_t b) {
   if (a != b)
-    throw LogicError(fmt::format("engine: {} and {} values cannot be compared", a, b));
+    throw LogicError("engine: {} and {} values cannot be compared", a, b);
 }
 
 float rounded(double value) {
@@ -155,7 +154,7 @@ ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedT
   auto next = tensors.begin();
   for_each_tensor(layout, result, [&](const std::string& name, std::span<double> values) {
     if (next == tensors.end() || next->name != name)
-      throw LogicError(fmt::format("engine: {} is not where it was expected", name));
+      throw LogicError("engine: {} is not where it was expected", name);
     std::ranges::copy(next++->values, values.begin());
   });
   return result;

@@ -18,8 +18,7 @@ enum class Which { weights, gradients };
 /// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order
 /// of the layers, embeddings last: the current weights, or the gradients of the last step.
 /// Collective over the ranks of the case.
-[[nodiscard]] std::vector<NamedTensor> gather(
-    const engine::Runtime& runtime, Which which, MPI_Comm comm);
+std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
 struct Difference {
   double worst = 0;    ///< largest relative error of a tensor
@@ -28,17 +27,16 @@ struct Difference {
 
 /// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not
 /// shrink with it.
-[[nodiscard]] double loss_error(double a, double b);
+double loss_error(double a, double b);
 /// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding
 /// does not shrink: b counts as at least the root mean square of its like in all layers, a tenth of
 /// that of all tensors, and 1e-9.
-[[nodiscard]] Difference compare_gradients(
-    const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
+Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Root mean square of the difference between the weights of one tensor and `wanted`, their values
 /// in double precision, over that of `wanted`. Weights in bf16 are rounded: where an error of
 /// `slack`, relative to the tensor, decides between two bf16 numbers, both count as right.
-[[nodiscard]] double weight_error(
+double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
 /// Names of what a case, and its serial training, are compared with.
@@ -56,14 +54,14 @@ struct Tolerance {
   double weights;
   /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step
   /// may be missing.
-  [[nodiscard]] double largest(int steps) const;
+  double largest(int steps) const;
 };
 
 /// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and
 /// number of tokens.
-[[nodiscard]] Tolerance serial_tolerance(const Case& c);
+Tolerance serial_tolerance(const Case& c);
 /// Tolerance of the serial schedule against plain loops in double precision.
-[[nodiscard]] Tolerance float64_tolerance(const Case& c);
+Tolerance float64_tolerance(const Case& c);
 
 struct Check {
   struct Step {
@@ -84,13 +82,13 @@ struct Check {
     double error, allowed;
     std::string from;  ///< what it is compared with
     /// Of the limit; infinite if it is no number.
-    [[nodiscard]] double share() const;
+    double share() const;
   };
 
-  [[nodiscard]] std::vector<Figure> figures(const Tolerance& tolerance) const;
+  std::vector<Figure> figures(const Tolerance& tolerance) const;
   /// The figure that uses the largest share of its limit.
-  [[nodiscard]] Figure closest(const Tolerance& tolerance) const;
-  [[nodiscard]] bool passes(const Tolerance& tolerance) const;
+  Figure closest(const Tolerance& tolerance) const;
+  bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
@@ -108,18 +106,17 @@ struct Reference {
   Difference weights{};
 };
 
-[[nodiscard]] Case serial_case(const Case& c);
+Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
-[[nodiscard]] std::string reference_key(const Case& c);
+std::string reference_key(const Case& c);
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
-[[nodiscard]] Reference run_steps(
-    engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
+Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
-[[nodiscard]] Reference serial_reference(const Case& c, int steps);
+Reference serial_reference(const Case& c, int steps);
 /// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
-[[nodiscard]] Reference float64_reference(const Case& c, int steps);
+Reference float64_reference(const Case& c, int steps);
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
-[[nodiscard]] Check compare(const Reference& a, const Reference& b);
+Check compare(const Reference& a, const Reference& b);
 
 /// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and
 /// compared tensors.
@@ -129,16 +126,16 @@ struct ReferenceMemory {
 };
 
 /// Memory for the check of a first step by References.
-[[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
+ReferenceMemory memory_of_check(const Case& c);
 /// Memory for CaseRunner::verify() with so many steps and both references.
-[[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps);
+ReferenceMemory memory_of_verify(const Case& c, int steps);
 
 /// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a
 /// sweep share a few.
 class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.
-  [[nodiscard]] const Reference& of(const Case& c);
+  const Reference& of(const Case& c);
 
 private:
   std::map<std::string, Reference> known_;

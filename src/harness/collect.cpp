@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/collect.hpp"
 #include <algorithm>
-#include <cmath>
-#include <ranges>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/sends.hpp"

@@ -10,10 +10,10 @@ namespace minitaw::harness {
 using Now = std::function<double()>;
 /// Returns how far rank 0's clock is ahead of this rank's, s: `now` here plus this is `now` there.
 /// Measured by messages; the error is at most half of the fastest round trip. Collective.
-[[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
+double offset_by_messages(MPI_Comm comm, const Now& now);
 /// Likewise of host_seconds(), s. A node has one clock, so only one rank of each sends messages.
 /// Collective.
-[[nodiscard]] double clock_offset(MPI_Comm comm);
+double clock_offset(MPI_Comm comm);
 
 /// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if
 /// they differ from the plan, or if data left by a call that is not counted. Collective over the
@@ -29,14 +29,13 @@ public:
   /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 
-  [[nodiscard]] bool keeps_all() const { return keeps_all_; }
+  bool keeps_all() const { return keeps_all_; }
 
-  [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
+  const std::vector<double>& seconds() const { return seconds_; }
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin.
   /// Collective.
-  [[nodiscard]] trace::StepSpans gather(
-      const schedule::Program& program, int step, MPI_Comm comm) const;
+  trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
 
 private:
   struct Kept {
@@ -44,7 +43,7 @@ private:
     std::vector<engine::Span> spans;
   };
 
-  [[nodiscard]] const Kept& kept(int step) const { return keeps_all_ ? kept_[step] : kept_.back(); }
+  const Kept& kept(int step) const { return keeps_all_ ? kept_[step] : kept_.back(); }
 
   bool keeps_all_;
   std::vector<double> seconds_;
@@ -60,11 +59,11 @@ struct PlannedBeside {
 
 /// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
 /// the process: what libraries take in their first calls. docs/results.md names these.
-[[nodiscard]] std::uint64_t slack_of_kokkos();
+std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
-[[nodiscard]] RankMemory memory_of(
+RankMemory memory_of(
     const schedule::Footprint& plan, const engine::MemoryTaken& taken, const PlannedBeside& beside);
 /// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says
 /// "outside of Kokkos"; empty: nothing. Where kernels run on a device the process is not judged:
@@ -76,7 +75,7 @@ inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 [[nodiscard]] std::string leftover(
     std::map<std::string, std::uint64_t> kept, std::uint64_t grown, std::uint64_t beside);
 /// Returns what the BLAS of this process keeps after a case of this shape; 0 on a device.
-[[nodiscard]] std::uint64_t blas_bytes(const model::Shape& shape);
+std::uint64_t blas_bytes(const model::Shape& shape);
 
 /// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are.
 /// Collective.

@@ -68,9 +68,9 @@ Sums sums_of(const engine::Runtime& runtime) {
 Case repeatable(Case c) {
   const bool attention = c.attention == "cudnn";
   if (attention || c.transport == "nccl")
-    throw InputError(fmt::format("{}: its sums have no fixed order; to repeat a step to the bit, "
-                                 "use attention = portable or host and transport = mpi",
-        attention ? "attention = cudnn" : "transport = nccl"));
+    throw InputError("{}: its sums have no fixed order; to repeat a step to the bit, "
+                     "use attention = portable or host and transport = mpi",
+        attention ? "attention = cudnn" : "transport = nccl");
   c.transport = "mpi";
   if (c.attention == "auto" && !kernels::on_host)
     c.attention = "portable";

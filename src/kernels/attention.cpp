@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
@@ -170,7 +169,7 @@ std::string name_of(Attention kernel) {
 Attention parse_attention(std::string_view text) {
   const auto name = std::ranges::find(names, text);
   if (name == names.end())
-    throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+    throw InputError("attention = {}: choose auto, host, portable or cudnn", text);
   return static_cast<Attention>(name - names.begin());
 }
 
@@ -184,8 +183,7 @@ AttentionChoice resolve_attention(Attention kernel, const std::vector<AttentionP
   };
   if (kernel != Attention::automatic) {
     if (const std::string reason = against(kernel); !reason.empty())
-      throw InputError(
-          fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+      throw InputError("attention = {}: {}; use portable or auto", name_of(kernel), reason);
     return {kernel};
   }
   if (against(Attention::host).empty())

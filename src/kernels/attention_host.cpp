@@ -107,7 +107,7 @@ TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int 
       .set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(scratch_floats)));
 }
 
-[[nodiscard]] constexpr int round_up(int count, int to) {
+constexpr int round_up(int count, int to) {
   return (count + to - 1) / to * to;
 }
 
@@ -118,11 +118,9 @@ struct KeyTiles {
       : first(run.position % tile),
         count(tiles_of(run.position, tile) + tiles_of(run.count, tile)) {}
 
-  [[nodiscard]] int begin(int i) const {
-    return first > 0 && i > 0 ? first + (i - 1) * tile : i * tile;
-  }
+  int begin(int i) const { return first > 0 && i > 0 ? first + (i - 1) * tile : i * tile; }
 
-  [[nodiscard]] int after(int k) const { return k < first ? first : k + tile; }
+  int after(int k) const { return k < first ? first : k + tile; }
 
   int first;  ///< keys of a short first tile
   int count;
@@ -132,24 +130,20 @@ struct KeyTiles {
 struct Tile {
   int q, nq, k, nk;
 
-  [[nodiscard]] static Tile at(int q, int k, const QueryRun& run) {
+  static Tile at(int q, int k, const QueryRun& run) {
     const int nq = std::min(tile, run.end() - q);
     return {q, nq, k, std::min(KeyTiles(run).after(k), q + nq) - k};
   }
 
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
-  [[nodiscard]] bool on_diagonal() const { return k == q; }
+  bool on_diagonal() const { return k == q; }
 
   /// Returns the largest number of keys that a block of columns of queries, beginning with query p,
   /// attends to.
-  [[nodiscard]] int keys_of(int p) const {
-    return on_diagonal() ? std::min(nk, p + block_columns) : nk;
-  }
+  int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
 
   /// The first query, of a whole block of columns, that sees key i.
-  [[nodiscard]] int queries_from(int i) const {
-    return on_diagonal() ? i / block_columns * block_columns : 0;
-  }
+  int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
 };
 
 /// Packs rows of `width` values, times `factor`; zeros up to the width of `to`. Rows after them, up
@@ -234,23 +228,23 @@ struct Inputs {
   Matrix<const float> qkv;
   KeyValues<const float> from;
 
-  [[nodiscard]] int head_dim() const { return part.z.head_dim; }
+  int head_dim() const { return part.z.head_dim; }
 
-  [[nodiscard]] int width() const { return round_up(head_dim(), block_columns); }
+  int width() const { return round_up(head_dim(), block_columns); }
 
   template <class Work>
-  [[nodiscard]] int scratch_floats() const {
+  int scratch_floats() const {
     return Work{{nullptr}, head_dim(), width()}.memory.floats;
   }
 
   template <class Work>
-  [[nodiscard]] Work work_of(const TileTeam& team) const {
+  Work work_of(const TileTeam& team) const {
     return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, head_dim(), width()};
   }
 
-  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(head_dim())); }
+  float scaling() const { return 1.0F / std::sqrt(static_cast<float>(head_dim())); }
 
-  [[nodiscard]] int queries_at(int q) const { return std::min(tile, part.run.end() - q); }
+  int queries_at(int q) const { return std::min(tile, part.run.end() - q); }
 
   void load_queries(const Head& at, int q, Packed to, float* columns) const {
     pack(at.queries(qkv.data(), q, queries_at(q)), head_dim(), scaling(), to);
@@ -427,9 +421,7 @@ struct Backward : Inputs {
   }
 
   /// The first query head that reads a key/value head of the part.
-  [[nodiscard]] int first_head(int kv_head) const {
-    return part.heads().first + kv_head * part.z.group();
-  }
+  int first_head(int kv_head) const { return part.heads().first + kv_head * part.z.group(); }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
   template <class Also>

@@ -37,7 +37,7 @@ struct Row {
     }
   }
 
-  [[nodiscard]] float largest(float least) const {
+  float largest(float least) const {
     blocks([&](const float* values, int size, E*) {
       least = lane_reduce(
           size,
@@ -49,7 +49,7 @@ struct Row {
   }
 
   /// Their sum, in double: a vocabulary of 10^5 small terms would lose half the digits of a float.
-  [[nodiscard]] double exponentials(const RowTeam& team, float largest) const {
+  double exponentials(const RowTeam& team, float largest) const {
     double sum = 0;
     blocks([&](float* values, int size, E*) {
       row_for(team, size, [=](int i) { values[i] = host_exponential(values[i] - largest); });

@@ -110,7 +110,7 @@ void rmsnorm_forward(const ExecutionSpace& exec,
 /// Runs of rows that rmsnorm_backward takes: what a device works on at a time; on a host 256, for
 /// the same sums always.
 inline constexpr std::int64_t most_rmsnorm_chunks = 512;
-[[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
+std::int64_t rmsnorm_chunks(std::int64_t rows);
 
 /// dx = residual + gradient through the norm; residual [T, H] may be empty. dx may be dy or
 /// residual itself. gain_partial [rmsnorm_chunks(T), H]: sums over equal runs of rows, for
@@ -159,8 +159,8 @@ enum class Attention {
 
 /// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything
 /// else.
-[[nodiscard]] std::string name_of(Attention kernel);
-[[nodiscard]] Attention parse_attention(std::string_view name);
+std::string name_of(Attention kernel);
+Attention parse_attention(std::string_view name);
 
 struct AttentionChoice {
   Attention kernel;         ///< never automatic
@@ -170,8 +170,7 @@ struct AttentionChoice {
 /// Returns the one kernel that `kernel` means for all of these calls. Throws InputError if an
 /// explicit choice cannot compute one of them.
 template <class E>
-[[nodiscard]] AttentionChoice resolve_attention(
-    Attention kernel, const std::vector<AttentionPart>& calls);
+AttentionChoice resolve_attention(Attention kernel, const std::vector<AttentionPart>& calls);
 
 /// Builds what the resolved kernel needs for this part on this queue: plans and workspaces of a
 /// vendor's library. Slow; belongs before the first step. Without it a vendor's kernel refuses to
@@ -310,11 +309,11 @@ void prepare(const ExecutionSpace& exec);
 /// Nothing on a host.
 void choose_by_time(const ExecutionSpace& exec, bool on);
 /// Returns the algorithms chosen by time for products on this queue, one line each.
-[[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
+std::vector<std::string> choices(const ExecutionSpace& exec);
 /// Kokkos's label of the libraries' workspaces, which live as long as the process.
 inline constexpr const char* library_label = "minitaw::libraries";
 /// Device bytes that they hold now, of all queues.
-[[nodiscard]] std::size_t library_bytes();
+std::size_t library_bytes();
 /// Name and version of each library that this build multiplies and attends with.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();
+std::vector<std::pair<std::string, std::string>> library_versions();
 }  // namespace minitaw::kernels

@@ -27,8 +27,7 @@ struct Move {
     row(team, to.values + into, from.values + out_of);
   }
 
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t offset(
-      const KeyRows& rows, int sequence, int position) const {
+  KOKKOS_FUNCTION std::int64_t offset(const KeyRows& rows, int sequence, int position) const {
     const int row = position - rows.first;
     const std::int64_t chunks = std::int64_t{row / rows.chunk} * batch + sequence;
     return (chunks * rows.chunk + row % rows.chunk) * rows.stride;

@@ -102,23 +102,21 @@ inline Doubles rmsnorm_backward(Out dgain, In dy, In x, In gain) {
 struct Places {
   AttentionSizes z;
 
-  [[nodiscard]] std::int64_t stride() const {
-    return (z.heads + 2 * z.kv_heads) * std::int64_t{z.head_dim};
-  }
+  std::int64_t stride() const { return (z.heads + 2 * z.kv_heads) * std::int64_t{z.head_dim}; }
 
-  [[nodiscard]] std::int64_t query(int b, int s, int head) const {
+  std::int64_t query(int b, int s, int head) const {
     return (std::int64_t{b} * z.seq + s) * stride() + head * z.head_dim;
   }
 
-  [[nodiscard]] std::int64_t key(int b, int s, int head) const {
+  std::int64_t key(int b, int s, int head) const {
     return query(b, s, z.heads + head * z.kv_heads / z.heads);
   }
 
-  [[nodiscard]] std::int64_t value(int b, int s, int head) const {
+  std::int64_t value(int b, int s, int head) const {
     return key(b, s, head) + z.kv_heads * z.head_dim;
   }
 
-  [[nodiscard]] std::int64_t output(int b, int s, int head) const {
+  std::int64_t output(int b, int s, int head) const {
     return ((std::int64_t{b} * z.seq + s) * z.heads + head) * z.head_dim;
   }
 };

@@ -87,7 +87,7 @@ struct HeldRow {
     return pack.floats();
   }
 
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int slot) const {
+  KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int slot) const {
     if constexpr (held == 0)
       return Pack<E, n>::read(row + n * i);
     else

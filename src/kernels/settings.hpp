@@ -18,7 +18,7 @@ struct AttentionSizes {
   int kv_heads = 0;  ///< h_kv, divides h
   int head_dim = 0;  ///< d
 
-  [[nodiscard]] MINITAW_HOST_DEVICE int group() const { return heads / kv_heads; }
+  MINITAW_HOST_DEVICE int group() const { return heads / kv_heads; }
 
   auto operator<=>(const AttentionSizes&) const = default;
 };
@@ -29,7 +29,7 @@ struct QueryRun {
   int row = 0, count = 0, position = 0;
 
   /// The position after the last: its queries see keys [0, end()).
-  [[nodiscard]] MINITAW_HOST_DEVICE int end() const { return position + count; }
+  MINITAW_HOST_DEVICE int end() const { return position + count; }
 
   auto operator<=>(const QueryRun&) const = default;
 };
@@ -81,39 +81,35 @@ struct AttentionPart {
   }
 
   /// Query heads that read its key/value heads.
-  [[nodiscard]] MINITAW_HOST_DEVICE HeadRange heads() const {
+  MINITAW_HOST_DEVICE HeadRange heads() const {
     return {kv_heads.first * z.group(), kv_heads.count * z.group()};
   }
 
   /// Elements of a key of all its heads.
-  [[nodiscard]] MINITAW_HOST_DEVICE int width() const { return kv_heads.count * z.head_dim; }
+  MINITAW_HOST_DEVICE int width() const { return kv_heads.count * z.head_dim; }
 
   /// Elements of a token in qkv, and in y.
-  [[nodiscard]] MINITAW_HOST_DEVICE int row_of_qkv() const {
-    return (z.heads + 2 * z.kv_heads) * z.head_dim;
-  }
+  MINITAW_HOST_DEVICE int row_of_qkv() const { return (z.heads + 2 * z.kv_heads) * z.head_dim; }
 
-  [[nodiscard]] MINITAW_HOST_DEVICE int row_of_y() const { return z.heads * z.head_dim; }
+  MINITAW_HOST_DEVICE int row_of_y() const { return z.heads * z.head_dim; }
 
   /// Keys and values, or their gradients, in the rows of qkv.
   template <class T>
-  [[nodiscard]] KeyValues<T> in(T* qkv) const {
+  KeyValues<T> in(T* qkv) const {
     T* const keys = qkv + (z.heads + kv_heads.first) * z.head_dim;
     return {keys, keys + z.kv_heads * z.head_dim};
   }
 
   /// Those that the part means.
   template <class T>
-  [[nodiscard]] KeyValues<T> choose(T* qkv, const KeyValues<T>& own) const {
+  KeyValues<T> choose(T* qkv, const KeyValues<T>& own) const {
     return own_rows ? own : in(qkv);
   }
 
   /// Rows of the run's positions in qkv, and of all positions where the part has its keys.
-  [[nodiscard]] KeyRows rows_in_qkv() const {
-    return {row_of_qkv(), z.seq, run.position - run.row};
-  }
+  KeyRows rows_in_qkv() const { return {row_of_qkv(), z.seq, run.position - run.row}; }
 
-  [[nodiscard]] KeyRows rows() const { return {kv_stride, chunk}; }
+  KeyRows rows() const { return {kv_stride, chunk}; }
 
   auto operator<=>(const AttentionPart&) const = default;
 
@@ -134,7 +130,7 @@ struct AdamW {
 /// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_
 /// does; at most 1.
 template <class Real>
-[[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
+MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
   return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
 }
 }  // namespace minitaw::kernels

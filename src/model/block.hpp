@@ -126,7 +126,7 @@ public:
     finish_weights(gradient, accumulate);
   }
 
-  [[nodiscard]] Matrix<E> gradient_at_output() const { return at(output_gradient); }
+  Matrix<E> gradient_at_output() const { return at(output_gradient); }
 
   // ---- Segments: keys and values, then their gradients, pass between ranks before the next ----
 
@@ -202,7 +202,7 @@ public:
   }
 
 private:
-  [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
+  int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
   void defer(Intermediate copy, Vector<const E> gain) const {
     if (E* const deferred = place<E>(copy))
@@ -366,18 +366,18 @@ private:
   // one.
 
   template <class T>
-  [[nodiscard]] kernels::KeyValues<T> in_whole(Buffer SharedKeys::* which, int key_part) const {
+  kernels::KeyValues<T> in_whole(Buffer SharedKeys::* which, int key_part) const {
     const SharedKeys& all = shape_.has_slices() ? of_slices_ : of_ranks_;
     return rows_of<T>(all.*which, key_part, shape_.seq);
   }
 
   template <class T>
-  [[nodiscard]] kernels::KeyValues<T> exchanged(Buffer SharedKeys::* which, int key_part) const {
+  kernels::KeyValues<T> exchanged(Buffer SharedKeys::* which, int key_part) const {
     return shape_.shares_sequences() ? rows_of<T>(of_ranks_.*which, key_part, shape_.span_seq())
                                      : in_whole<T>(which, key_part);
   }
 
-  [[nodiscard]] std::vector<kernels::AttentionPart> exchanged_parts(int key_part) const {
+  std::vector<kernels::AttentionPart> exchanged_parts(int key_part) const {
     std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
     if (shape_.shares_sequences())
       for (kernels::AttentionPart& part : parts) {
@@ -409,48 +409,47 @@ private:
 
   /// One part after the other: rows of their keys, then of their values.
   template <class T>
-  [[nodiscard]] kernels::KeyValues<T> rows_of(
-      const Buffer& buffer, int key_part, std::int64_t positions) const {
+  kernels::KeyValues<T> rows_of(const Buffer& buffer, int key_part, std::int64_t positions) const {
     const std::int64_t elements = elements_of_part(positions);
     T* const keys = buffer.at<T>(key_part * elements * sizeof(T), elements);
     return {keys, keys + shape_.key_values() / shape_.key_parts / 2};
   }
 
-  [[nodiscard]] std::int64_t elements_of_part(std::int64_t positions) const {
+  std::int64_t elements_of_part(std::int64_t positions) const {
     return positions * shape_.micro_batch * shape_.key_values() / shape_.key_parts;
   }
 
   /// What queries of the rank and slice attend to, if it is not in their own projection.
-  [[nodiscard]] kernels::KeyValues<const E> keys_seen(int key_part) const {
+  kernels::KeyValues<const E> keys_seen(int key_part) const {
     return shape_.keys_apart() ? in_whole<const E>(&SharedKeys::key_values, key_part)
                                : kernels::KeyValues<const E>();
   }
 
   template <class T>
-  [[nodiscard]] T* place(Intermediate part) const {
+  T* place(Intermediate part) const {
     for (const auto& [regions, buffer] : sources_)
       if (regions[part].bytes > 0)
         return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
     return nullptr;
   }
 
-  [[nodiscard]] Matrix<E> at(Intermediate part) const {
+  Matrix<E> at(Intermediate part) const {
     const auto [rows, cols] = extents_of(part, shape_);
     return Matrix<E>(place<E>(part), rows, cols);
   }
 
   /// norm1's output is scratch; what is deferred as `normed` is norm2's.
-  [[nodiscard]] Matrix<E> normed1() const {
+  Matrix<E> normed1() const {
     const auto& [regions, buffer] = sources_.back();
     return matrix_at<E>(buffer, regions[normed], shape_.tokens(), shape_.hidden);
   }
 
-  [[nodiscard]] Vector<float> floats(Intermediate part) const {
+  Vector<float> floats(Intermediate part) const {
     const auto [rows, cols] = extents_of(part, shape_);
     return Vector<float>(place<float>(part), rows * cols);
   }
 
-  [[nodiscard]] Matrix<float> partial(Intermediate part) const {
+  Matrix<float> partial(Intermediate part) const {
     static_assert(most_gain_chunks == kernels::most_rmsnorm_chunks);
     return Matrix<float>(
         place<float>(part), kernels::rmsnorm_chunks(shape_.tokens()), shape_.hidden);

@@ -10,7 +10,7 @@ namespace minitaw::model {
 /// logarithm, level outside.
 struct Curve {
   std::vector<std::pair<double, double>> points;
-  [[nodiscard]] double at(double flops) const;
+  double at(double flops) const;
 };
 
 struct Speed {
@@ -27,9 +27,9 @@ struct Price {
 
 /// Seconds on a device that outlives the result. `memory_rate`: bytes/s of kernels that compute
 /// little.
-[[nodiscard]] Price in_seconds(const Speed& speed, double memory_rate);
+Price in_seconds(const Speed& speed, double memory_rate);
 /// FLOPs of products and attention alone.
-[[nodiscard]] Price in_flops();
+Price in_flops();
 
 /// Cost of the visits of one block with one micro-batch, by segment of Model.
 struct BlockCost {
@@ -53,7 +53,7 @@ struct BlockCost {
 /// head_dim. Both halves of the backward pass have as many for the matrices again; the input half
 /// has twice the attention of F, and the recomputation (without the last matrix product, whose
 /// result is not needed). Scores that a kernel recomputes do not count.
-[[nodiscard]] BlockCost cost_of_block(const Shape& shape, const Price& price);
+BlockCost cost_of_block(const Shape& shape, const Price& price);
 /// Cost of the loss of one micro-batch: the head's forward and backward.
-[[nodiscard]] double cost_of_loss(const Shape& shape, const Price& price);
+double cost_of_loss(const Shape& shape, const Price& price);
 }  // namespace minitaw::model

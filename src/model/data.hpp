@@ -11,7 +11,7 @@ namespace minitaw::model {
 /// Uniform, not normal: no library's sine or logarithm can make two machines differ. amplitude =
 /// sqrt(3) standard deviation: wqkv, w13, head 1 / sqrt(H); wo 1 / sqrt(2 L H); w2 1 / sqrt(2 L F);
 /// embedding 1. Gains of norms are 1 + 0.1 u, so that an exchange of two of them shows.
-[[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
+UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
 /// Draws the initial weights of `flat`, fp32, on the host, for references. Padding is zero. Ranks
 /// use model::draw().
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed);
@@ -49,7 +49,7 @@ private:
 
 /// Most segments that a micro-batch can have, and one for their end: elements of sort_positions'
 /// `segments`.
-[[nodiscard]] std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
+std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
 /// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no
 /// atomics. order [T] receives them, ascending among equals; segments where each distinct token
 /// begins, then T. Returns the segments in use.

@@ -232,12 +232,11 @@ std::int64_t block_matmul_parameters(const Shape& shape) {
   return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn);
 }
 
-Flops flops_per_token(const Shape& shape) {
+double flops_per_token(const Shape& shape) {
   const std::int64_t blocks = shape.layers * block_matmul_parameters(shape);
   const double weights = shape.vocab * shape.hidden + blocks;
-  const double width = 1.0 * shape.heads * shape.head_dim(),
-               causal = 6.0 * shape.layers * shape.seq * width;
-  return {6 * weights, causal, 2 * causal};
+  const double width = 1.0 * shape.heads * shape.head_dim();
+  return 6 * weights + 6.0 * shape.layers * shape.seq * width;
 }
 
 std::int64_t parameters(const Shape& shape) {

@@ -18,9 +18,9 @@ enum class Recompute {
   none,            ///< everything the backward pass reads
 };
 
-[[nodiscard]] std::size_t bytes_of(Dtype dtype);
-[[nodiscard]] std::string name_of(Dtype dtype);
-[[nodiscard]] std::string name_of(Recompute recompute);
+std::size_t bytes_of(Dtype dtype);
+std::string name_of(Dtype dtype);
+std::string name_of(Recompute recompute);
 
 /// A LLaMA-style decoder and the micro-batch that runs through it.
 struct Shape {
@@ -52,43 +52,39 @@ struct Shape {
   Range span{};
 
   /// Of gradients that move between ranks on their way to an accumulator.
-  [[nodiscard]] Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
+  Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
 
-  [[nodiscard]] std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_dim() const { return hidden / heads; }
 
   /// Columns of the fused QKV projection: (heads + 2 kv_heads) head_dim.
-  [[nodiscard]] std::int64_t qkv() const {
-    return (heads + 2 * std::int64_t{kv_heads}) * head_dim();
-  }
+  std::int64_t qkv() const { return (heads + 2 * std::int64_t{kv_heads}) * head_dim(); }
 
   /// Tokens of each sequence that this shape is about, of all ranks that share it.
-  [[nodiscard]] std::int64_t span_seq() const { return span.count > 0 ? span.count : seq; }
+  std::int64_t span_seq() const { return span.count > 0 ? span.count : seq; }
 
   /// Those of them that this rank computes.
-  [[nodiscard]] std::int64_t local_seq() const { return span_seq() / context.count; }
+  std::int64_t local_seq() const { return span_seq() / context.count; }
 
   /// T: tokens of a micro-batch that this rank computes, sequence by sequence.
-  [[nodiscard]] std::int64_t tokens() const { return local_seq() * micro_batch; }
+  std::int64_t tokens() const { return local_seq() * micro_batch; }
 
-  [[nodiscard]] bool shares_sequences() const { return context.count > 1; }
+  bool shares_sequences() const { return context.count > 1; }
 
-  [[nodiscard]] bool has_slices() const { return slices > 1; }
+  bool has_slices() const { return slices > 1; }
 
   /// Keys and values are in buffers of their own, because they are those of other ranks or slices
   /// too.
-  [[nodiscard]] bool keys_apart() const { return shares_sequences() || has_slices(); }
+  bool keys_apart() const { return shares_sequences() || has_slices(); }
 
   /// Tokens of a chunk of a sequence, or of a slice; all of it where sequences are not shared.
-  [[nodiscard]] std::int64_t chunk() const {
+  std::int64_t chunk() const {
     return shares_sequences() ? span_seq() / (2 * context.count) : span_seq();
   }
 
   /// Elements of a key and a value of every key/value head.
-  [[nodiscard]] std::int64_t key_values() const { return 2 * kv_heads * head_dim(); }
+  std::int64_t key_values() const { return 2 * kv_heads * head_dim(); }
 
-  [[nodiscard]] Dtype key_gradient_dtype() const {
-    return fp32_key_gradients ? Dtype::fp32 : dtype;
-  }
+  Dtype key_gradient_dtype() const { return fp32_key_gradients ? Dtype::fp32 : dtype; }
 };
 
 /// A run of consecutive tokens of every sequence: rows [row, row + count) of those that a rank has
@@ -99,15 +95,15 @@ struct SequenceRun {
 
 /// The runs that a rank computes, in the order of its rows: all of a sequence or slice, or a head
 /// and a tail.
-[[nodiscard]] std::vector<SequenceRun> runs_of(const Shape& shape);
+std::vector<SequenceRun> runs_of(const Shape& shape);
 
 /// The shapes of the slices of a sequence, in its order. Their borders divide the FLOPs of a block
 /// evenly, as later tokens attend to more (or the tokens, if slices are even): a prefix of x tokens
 /// costs P x + A x^2, with P weights of a block's matrices and A = heads head_dim. Borders are
 /// multiples of up to 128 tokens where slices are long enough, always of 2 n.
-[[nodiscard]] std::vector<Shape> slices_of(const Shape& shape);
+std::vector<Shape> slices_of(const Shape& shape);
 /// The shape with the most tokens at a time: the longest slice, or all.
-[[nodiscard]] Shape largest_slice(const Shape& shape);
+Shape largest_slice(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
@@ -115,17 +111,12 @@ struct SequenceRun {
 /// 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
-/// Model FLOPs per token of forward and backward, recomputation never counted.
-struct Flops {
-  double matmul = 0;            ///< 6 (block matmul parameters + head)
-  double attention_causal = 0;  ///< 6 L S A, A = heads head_dim
-  double attention_full = 0;    ///< 12 L S A
-};
-
-[[nodiscard]] Flops flops_per_token(const Shape& shape);
+/// Model FLOPs per token of forward and backward, recomputation never counted: 6 (matmul parameters
+/// of blocks and head) + 6 L S heads head_dim of causal attention.
+double flops_per_token(const Shape& shape);
 /// Weights of the four linear layers of a block.
-[[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape);
-[[nodiscard]] std::int64_t parameters(const Shape& shape);
+std::int64_t block_matmul_parameters(const Shape& shape);
+std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a
 /// template's.
@@ -150,11 +141,9 @@ struct Tensor {
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
   Role role = Role::norm1;
 
-  [[nodiscard]] std::int64_t size() const { return rows * cols; }
+  std::int64_t size() const { return rows * cols; }
 
-  [[nodiscard]] bool is_gain() const {
-    return role == Role::norm1 || role == Role::norm2 || role == Role::norm;
-  }
+  bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };
 
 /// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros
@@ -174,7 +163,7 @@ struct Shard : Flat {
   int layers = 0;
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
-  [[nodiscard]] const Tensor& tensor(int block, Role role) const {
+  const Tensor& tensor(int block, Role role) const {
     return tensors[block * roles_per_block + static_cast<int>(role)];
   }
 };
@@ -184,7 +173,7 @@ struct Embeddings : Flat {
   std::int64_t slice =
       0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
 
-  [[nodiscard]] const Tensor& tensor(Role role) const {
+  const Tensor& tensor(Role role) const {
     return tensors[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   }
 };
@@ -196,12 +185,12 @@ struct Layout {
   std::vector<Shape> slices{};  ///< slices_of(shape), if there are several
 
   /// The shape of a micro-batch, or of a slice of one: each has a number (Program::slices).
-  [[nodiscard]] const Shape& shape_of(int micro_batch) const {
+  const Shape& shape_of(int micro_batch) const {
     return slices.empty() || micro_batch < 0 ? shape : slices[micro_batch % slices.size()];
   }
 
   /// All flat buffers of the model: the shards, then the embeddings.
-  [[nodiscard]] std::vector<const Flat*> parts() const;
+  std::vector<const Flat*> parts() const;
 };
 
 /// Numbers of pieces into which the model's weights are divided.
@@ -220,14 +209,14 @@ struct BlockCosts {
   friend bool operator==(const BlockCosts&, const BlockCosts&) = default;
 };
 
-[[nodiscard]] BlockCosts block_costs(const Shape& shape);
+BlockCosts block_costs(const Shape& shape);
 /// Blocks of each shard, at least one. The dearest shard is as cheap as possible; then each takes
 /// close to an equal share of what is left.
-[[nodiscard]] std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut);
+std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut);
 
 /// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one
 /// block, and the embeddings into slices. Where the head counts, the run before it is the shorter
 /// the larger the vocabulary is. Parts and slices are multiples of `alignment`. Throws InputError
 /// if the shape cannot be computed or has fewer layers than shards.
-[[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
+Layout make_layout(const Shape& shape, const Cut& cut);
 }  // namespace minitaw::model

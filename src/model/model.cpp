@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/model.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <type_traits>
 #include "base/error.hpp"
 #include "model/block.hpp"
@@ -46,7 +45,7 @@ Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t cou
 
 void Buffer::require(std::size_t needed) const {
   if (data == nullptr || bytes < needed)
-    throw LogicError(fmt::format("a buffer has {} bytes where {} are needed", bytes, needed));
+    throw LogicError("a buffer has {} bytes where {} are needed", bytes, needed);
 }
 
 MicroBatch::MicroBatch(const Shape& shape)
@@ -127,10 +126,10 @@ Model::Model(ExecutionSpace exec,
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
-    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}",
+    throw LogicError("{} elements from {} of embeddings that have {}",
         count,
         first,
-        layout_.embeddings.elements));
+        layout_.embeddings.elements);
   for (Tensor& tensor : embeddings_tensors_)
     tensor.offset -= first;
   for (int slice = 0; slice < shape.slices; ++slice) {
@@ -271,9 +270,8 @@ void Model::forward_keys(int shard, int index, const Operands& o) {
 
 void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
   if (heads.count != layout_.shape.key_parts)
-    throw LogicError(fmt::format("attention in {} parts by heads, where there are {}",
-        heads.count,
-        layout_.shape.key_parts));
+    throw LogicError(
+        "attention in {} parts by heads, where there are {}", heads.count, layout_.shape.key_parts);
   with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
     of.attend(heads.index);
     if (heads.index + 1 == heads.count)
@@ -319,8 +317,7 @@ const Tensor& Model::embeddings_tensor(Role role) const {
   const Tensor& tensor =
       embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.count)
-    throw LogicError(
-        fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
+    throw LogicError("{} is not in the part of the embeddings that this rank holds", tensor.name);
   return tensor;
 }
 
@@ -329,11 +326,10 @@ Vector<std::int32_t> Model::upload(
     const Region& region, const Operands& o, const MicroBatch& batch, MicroBatch::Tokens pinned) {
   const std::int64_t expected = shape_of(o).tokens();
   if (std::ssize(batch.inputs()) != expected || batch.segments().empty())
-    throw LogicError(
-        fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
-            batch.inputs().size(),
-            batch.segments().size(),
-            expected));
+    throw LogicError("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+        batch.inputs().size(),
+        batch.segments().size(),
+        expected);
   using Pinned = Kokkos::View<const std::int32_t*,
       Kokkos::LayoutRight,
       kernels::PinnedSpace,
@@ -512,8 +508,7 @@ void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& 
 void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
-    throw LogicError(
-        fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
+    throw LogicError("slice {} of the embeddings is not in the part that this rank holds", slice);
   update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

@@ -12,13 +12,13 @@ struct Buffer {
   std::size_t bytes = 0;
 
   template <class T>
-  [[nodiscard]] T* as() const {
+  T* as() const {
     return reinterpret_cast<T*>(data);
   }
 
   /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
   template <class T>
-  [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
+  T* at(std::size_t begin, std::int64_t count) const {
     require(begin + static_cast<std::size_t>(count) * sizeof(T));
     return reinterpret_cast<T*>(data + begin);
   }
@@ -26,11 +26,10 @@ struct Buffer {
   void require(std::size_t needed) const;
 };
 
-[[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
+kernels::AttentionSizes attention_sizes(const Shape& shape);
 /// The calls of attention that a rank makes for a block: one; or of sequences that ranks share, for
 /// part `key_part` of Shape::key_parts of the heads, one for each run of the rank.
-[[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(
-    const Shape& shape, int key_part = 0);
+std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_part = 0);
 
 /// Tokens of one micro-batch, T = B S, or of a slice of it, and their order, in pinned memory.
 /// Kernels read it until their step is over.
@@ -45,20 +44,20 @@ public:
 
   using Tokens = std::span<const std::int32_t>;
 
-  [[nodiscard]] Tokens targets() const { return part(0, tokens_); }
+  Tokens targets() const { return part(0, tokens_); }
 
-  [[nodiscard]] Tokens inputs() const { return part(tokens_, tokens_); }
+  Tokens inputs() const { return part(tokens_, tokens_); }
 
   /// Positions by input token, and where each distinct token begins: see sort_positions().
-  [[nodiscard]] Tokens order() const { return part(2 * tokens_, tokens_); }
+  Tokens order() const { return part(2 * tokens_, tokens_); }
 
-  [[nodiscard]] Tokens segments() const { return part(3 * tokens_, segments_); }
+  Tokens segments() const { return part(3 * tokens_, segments_); }
 
   /// inputs, order and segments, one behind another, so that one copy brings them to the device.
-  [[nodiscard]] Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
+  Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
 
 private:
-  [[nodiscard]] std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
+  std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
     return {memory_.data() + begin, count};
   }
 
@@ -142,10 +141,10 @@ public:
       std::optional<Range> embeddings_part = {},
       const Duties& duties = all_duties);
 
-  [[nodiscard]] const Layout& layout() const { return layout_; }
+  const Layout& layout() const { return layout_; }
 
   /// The attention kernel in use, of all calls.
-  [[nodiscard]] const kernels::AttentionChoice& attention() const { return attention_; }
+  const kernels::AttentionChoice& attention() const { return attention_; }
 
   /// hidden = embedding[inputs]. Needs weights.
   void embed(const Operands& o, const MicroBatch& batch);
@@ -213,7 +212,7 @@ private:
   /// A block on the buffers of `o`. Without weights it takes gains from `deferred`; without that,
   /// it is not split.
   template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+  Block<E> block(int shard, int index, const Operands& o) const;
   /// use(the block)
   template <class Use>
   void with_block(int shard, int index, const Operands& o, const Use& use) const;
@@ -221,18 +220,18 @@ private:
   template <class Use>
   void for_gradient(int shard, int index, const Operands& o, const Use& use) const;
 
-  [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
+  int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
 
   /// The shape of the slice that an action is about; of all, where there are none.
-  [[nodiscard]] const Shape& shape_of(const Operands& o) const { return layout_.shape_of(o.slice); }
+  const Shape& shape_of(const Operands& o) const { return layout_.shape_of(o.slice); }
   /// A hidden state or its gradient [T, H].
   template <class E>
-  [[nodiscard]] kernels::Matrix<E> hidden(const Operands& o) const;
+  kernels::Matrix<E> hidden(const Operands& o) const;
   /// Where a backward visit has the gradients [T, H] of a block's output and input.
   template <class E>
-  [[nodiscard]] kernels::Matrix<E> gradient_at_output(int shard, int block, const Operands& o);
+  kernels::Matrix<E> gradient_at_output(int shard, int block, const Operands& o);
   template <class E>
-  [[nodiscard]] kernels::Matrix<E> gradient_at_input(int shard, int block, const Operands& o) const;
+  kernels::Matrix<E> gradient_at_input(int shard, int block, const Operands& o) const;
   void update_range(const std::vector<Tensor>& tensors,
       Range range,
       std::int64_t origin,
@@ -240,7 +239,7 @@ private:
       const AdamW& adamw,
       int step);
   /// A tensor of the embeddings by its place in the rank's part of them.
-  [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
+  const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
   kernels::Vector<std::int32_t> upload(
       const Region& region, const Operands& o, const MicroBatch& batch, MicroBatch::Tokens pinned);

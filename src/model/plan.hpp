@@ -37,13 +37,9 @@ enum class Intermediate {
 struct BlockRegions {
   std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
 
-  [[nodiscard]] Region& operator[](Intermediate part) {
-    return all[static_cast<std::size_t>(part)];
-  }
+  Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
 
-  [[nodiscard]] const Region& operator[](Intermediate part) const {
-    return all[static_cast<std::size_t>(part)];
-  }
+  const Region& operator[](Intermediate part) const { return all[static_cast<std::size_t>(part)]; }
 };
 
 struct Extents {
@@ -51,7 +47,7 @@ struct Extents {
 };
 
 /// Extents of an intermediate result of a block; chunks: the most.
-[[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape);
+Extents extents_of(Intermediate part, const Shape& shape);
 
 /// Of a block. Those of a shard lie one behind another.
 struct BlockPlan {
@@ -62,13 +58,13 @@ struct BlockPlan {
 /// Lays out the memory that a block's forward pass saves for its backward pass, for one
 /// micro-batch, or a slice of it. Left out, and rebuilt by one pass over memory each: the
 /// normalised inputs and the SwiGLU product.
-[[nodiscard]] BlockPlan plan_saved(const Shape& shape);
+BlockPlan plan_saved(const Shape& shape);
 
 /// Lays out the memory that the input half of a block's backward pass defers for the weight half,
 /// beside the saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved
 /// input, row statistics and gain, for 2 T H bytes (bf16) less and a pass over memory that the
 /// undivided pass makes too; norm2's likewise if `middle` is saved.
-[[nodiscard]] BlockPlan plan_deferred(const Shape& shape);
+BlockPlan plan_deferred(const Shape& shape);
 
 /// What a rank computes of the model: its scratch is for that and for nothing else.
 struct Duties {
@@ -104,20 +100,20 @@ struct WorkspacePlan {
   std::size_t bytes = 0;
 };
 
-[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_duties);
+WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64
 /// where it can be.
-[[nodiscard]] std::int64_t loss_slice(const Shape& shape);
+std::int64_t loss_slice(const Shape& shape);
 /// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token
 /// [T], and where each distinct token begins (most_segments), int32.
-[[nodiscard]] std::size_t token_bytes(const Shape& shape);
+std::size_t token_bytes(const Shape& shape);
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
-[[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
+std::size_t hidden_bytes(const Shape& shape);
 /// Elements of the keys and values of a block that its slices gather, one after the other: of whole
 /// sequences [B, S, 2 h_kv d].
-[[nodiscard]] std::int64_t prefix_elements(const Shape& shape);
+std::int64_t prefix_elements(const Shape& shape);
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on
 /// partial sums.
 inline constexpr std::size_t squares_scratch = 256;
@@ -125,12 +121,12 @@ inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(doub
 /// Workspace that libraries are given on a device beside the arena: 32 MiB for cuBLASLt, or more
 /// for cuDNN's backward attention in bf16, about 4 T h (d + 1) bytes and with grouped heads
 /// 4 B S h d more. Another version of cuDNN may ask for less or more; a run measures it.
-[[nodiscard]] std::size_t library_estimate(const Shape& shape);
+std::size_t library_estimate(const Shape& shape);
 /// Estimate of what the BLAS of a host packs operands into, for all threads of a rank: 576 bytes
 /// per token and thread, at most 64 MiB per thread, and next to nothing for one alone. As found
 /// with OpenBLAS 0.3.29 at H = 32 to 256.
-[[nodiscard]] std::size_t blas_estimate(const Shape& shape, int threads);
+std::size_t blas_estimate(const Shape& shape, int threads);
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy
 /// as well.
-[[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
+std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

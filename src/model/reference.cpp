@@ -62,9 +62,9 @@ public:
   }
 
 private:
-  [[nodiscard]] const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
+  const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
 
-  [[nodiscard]] plain::In weight(Role role) const { return view(weights_, tensor(role)); }
+  plain::In weight(Role role) const { return view(weights_, tensor(role)); }
 
   Doubles norm(const Doubles& x, Role role) const {
     return plain::rmsnorm_forward(x, weight(role));

@@ -8,9 +8,9 @@ namespace minitaw::model {
 using kernels::AdamW;
 /// A number for every weight of a model: a vector for each of its layout's parts().
 using ReferenceTensors = std::vector<std::vector<double>>;
-[[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
+ReferenceTensors reference_zeros(const Layout& layout);
 /// Returns the initial weights, as every rank has them in fp32.
-[[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
+ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
 /// A training step in serial double precision from the plain kernels. Shares only the layout with
 /// Model. Slow.
@@ -26,9 +26,9 @@ public:
   /// AdamW with the gradient of the whole step, clipped if `adamw` says so; `step` counts from 1.
   void update(const ReferenceTensors& gradient, const AdamW& adamw, int step);
 
-  [[nodiscard]] const ReferenceTensors& weights() const { return weights_; }
+  const ReferenceTensors& weights() const { return weights_; }
 
-  [[nodiscard]] const Layout& layout() const { return layout_; }
+  const Layout& layout() const { return layout_; }
 
 private:
   Layout layout_;
@@ -36,5 +36,5 @@ private:
 };
 
 /// Bytes that accumulate() holds at once: each block keeps every intermediate of the micro-batch.
-[[nodiscard]] std::uint64_t reference_activation_bytes(const Shape& shape);
+std::uint64_t reference_activation_bytes(const Shape& shape);
 }  // namespace minitaw::model

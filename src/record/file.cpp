@@ -75,14 +75,14 @@ std::string unique_name() {
 void require_schema(const std::string& seal, const std::string& path) {
   long long schema = 0;
   if (std::sscanf(seal.c_str(), "miniTaw result, schema %9lld", &schema) < 1)
-    throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
+    throw InputError("{} is not a miniTaw result, or it is damaged", path);
   if (schema != schema_version)
-    throw InputError(fmt::format(
+    throw InputError(
         "{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
         "or name another file with -o",
         path,
         schema,
-        schema_version));
+        schema_version);
 }
 }  // namespace
 
@@ -95,7 +95,7 @@ RunningMark::RunningMark(const std::string& path)
     : name_(path + ".running"),
       file_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw InputError(fmt::format("{} cannot be written: another program is writing it", path));
+    throw InputError("{} cannot be written: another program is writing it", path);
   std::getline(std::ifstream(name_), left_);
   (void)::unlink(copy_name(path).c_str());  // a program that was killed may have left it
 }
@@ -136,9 +136,9 @@ std::string unseal(std::istream& file, const std::string& path) {
   require_schema(seal, path);  // before a file that is no result is read as a whole
   std::string image = (std::ostringstream() << file.rdbuf()).str();
   if (make_seal(schema_version, std::as_bytes(std::span(image))) != seal)
-    throw InputError(fmt::format("{} is damaged or was changed after it was written: its length "
-                                 "or checksum is not that of its seal",
-        path));
+    throw InputError("{} is damaged or was changed after it was written: its length "
+                     "or checksum is not that of its seal",
+        path);
   return image;
 }
 
@@ -153,17 +153,17 @@ h5::Id new_file() {
 
 h5::Id load_file(const std::string& path) {
   if (fs::is_directory(path))
-    throw InputError(fmt::format("{} is not a file", path));
+    throw InputError("{} is not a file", path);
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
+    throw InputError("{} cannot be read ({})", path, std::strerror(errno));
   std::string image = unseal(file, path);
   const h5::Id access = memory_access();
   hid_t id = -1;
   if (H5Pset_file_image(access, image.data(), image.size()) >= 0)
     id = H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0)
-    throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
+    throw InputError("{} is damaged: HDF5 cannot open it", path);
   return {id, H5Fclose, "open a file in memory"};
 }
 

@@ -38,7 +38,7 @@ public:
   void remove() const;
 
   /// What the mark of a program that has died names; empty: nothing.
-  [[nodiscard]] const std::string& left() const { return left_; }
+  const std::string& left() const { return left_; }
 
 private:
   std::string name_;
@@ -55,19 +55,19 @@ void replace_file(const std::string& path, Bytes bytes);
 inline constexpr std::size_t seal_size = 512;
 /// The seal of an HDF5 file: a line with its length and CRC-32 (zlib's), then spaces to
 /// `seal_size`, and a newline.
-[[nodiscard]] std::string make_seal(std::int64_t schema, Bytes image);
+std::string make_seal(std::int64_t schema, Bytes image);
 /// The HDF5 file behind the seal. Throws InputError if it is not the one that was sealed, or of
 /// another schema.
-[[nodiscard]] std::string unseal(std::istream& file, const std::string& path);
+std::string unseal(std::istream& file, const std::string& path);
 
 // Result files in memory: a run that is killed inside HDF5 would leave a file that cannot be
 // opened.
 
 /// A new one, with the attributes of the format and nothing else.
-[[nodiscard]] h5::Id new_file();
+h5::Id new_file();
 /// The content of a file at one moment. Throws InputError if it cannot be read, is damaged or no
 /// such result.
-[[nodiscard]] h5::Id load_file(const std::string& path);
+h5::Id load_file(const std::string& path);
 /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
-[[nodiscard]] std::vector<std::byte> bytes_of(hid_t file);
+std::vector<std::byte> bytes_of(hid_t file);
 }  // namespace minitaw::record

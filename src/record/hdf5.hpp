@@ -35,12 +35,12 @@ void append(hid_t parent, const std::string& path, const Cell& value);
 void set_attribute(hid_t object, const std::string& name, const Values& list);
 void set_attribute(hid_t object, const std::string& name, const Cell& one);
 /// Its members keep the order in which they are made.
-[[nodiscard]] Id make_group(hid_t parent, const std::string& path);
-[[nodiscard]] Id open_group(hid_t parent, const std::string& path);
-[[nodiscard]] bool has(hid_t parent, const std::string& path);
+Id make_group(hid_t parent, const std::string& path);
+Id open_group(hid_t parent, const std::string& path);
+bool has(hid_t parent, const std::string& path);
 /// All values of a dataset. Texts have no control characters: these could command the terminal on
 /// which they are shown.
-[[nodiscard]] Values read(hid_t parent, const std::string& path);
+Values read(hid_t parent, const std::string& path);
 /// Looks at all objects of a file and reads no value: none lies in another file, is filtered, or
 /// claims more values than the file has bytes.
 void require_sound(hid_t file);

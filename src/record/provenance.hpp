@@ -24,12 +24,12 @@ public:
   /// The names of each node's host. With `shown` (run --hosts) texts pass unchanged.
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
-  [[nodiscard]] bool shown() const { return shown_; }
+  bool shown() const { return shown_; }
 
   /// The name of a node, or "node 3".
-  [[nodiscard]] std::string text(int node) const;
+  std::string text(int node) const;
   /// The text with "node 3" for each name; as it is where they are shown.
-  [[nodiscard]] std::string hidden(const std::string& text) const;
+  std::string hidden(const std::string& text) const;
 
 private:
   std::vector<std::string> names_;
@@ -40,26 +40,25 @@ private:
 
 /// "NAME=value" of each variable that tunes a library or counts what the job has. A value with a
 /// path or a host's name (unless names are shown) is "(not kept)".
-[[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
+std::vector<std::string> recorded_environment(const HostNames& hosts);
 /// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty
 /// without it.
-[[nodiscard]] std::vector<std::string> shaped_links();
+std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
-[[nodiscard]] std::string links_text(const std::vector<std::string>& links);
+std::string links_text(const std::vector<std::string>& links);
 
 /// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA)
 /// from their device.
-[[nodiscard]] std::string map_text(
-    const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
+std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
 /// Origin of results: datasets of /sessions/NNNN by name, texts and lists.
 using Provenance = std::map<std::string, Data>;
-[[nodiscard]] Data text_data(std::string_view text);
-[[nodiscard]] Data list_data(std::vector<std::string> list);
+Data text_data(std::string_view text);
+Data list_data(std::vector<std::string> list);
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host,
 /// unless names are shown or the user has written them, into the command line or the deck: these
 /// are kept as they are.
-[[nodiscard]] Provenance collect(
+Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
-[[nodiscard]] std::string version_text();
+std::string version_text();
 }  // namespace minitaw::record

@@ -18,10 +18,10 @@ auto reading(const std::string& path, const Read& read) {
   } catch (const std::runtime_error& error) {
     std::string why = error.what();  // with names of the file, which may hold anything
     std::ranges::replace_if(why, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    throw InputError(fmt::format(
+    throw InputError(
         "{} is damaged, or no result of miniTaw: {}; get the file again from whoever measured it",
         path,
-        why));
+        why);
   }
 }
 
@@ -58,18 +58,17 @@ std::vector<std::string> read_texts(hid_t file, const std::string& path) {
 /// The file that is to be replaced: not a link to it.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
-    throw InputError(fmt::format(
-        "\"{}\" is not the name of a result file; write for example -o results.h5", path));
+    throw InputError(
+        "\"{}\" is not the name of a result file; write for example -o results.h5", path);
   std::error_code error;
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, error))
-    throw InputError(
-        fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
+    throw InputError("{} cannot be written: there is no folder {}", path, folder.string());
   if (!fs::is_symlink(path, error))
     return path;
   const fs::path target = fs::canonical(path, error);
   if (error)
-    throw InputError(fmt::format("{} cannot be read ({})", path, error.message()));
+    throw InputError("{} cannot be read ({})", path, error.message());
   return target.string();
 }
 
@@ -79,7 +78,7 @@ void require_unprotected(const std::string& path) {
       fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   std::error_code error;
   if ((fs::status(path, error).permissions() & write) == fs::perms::none)
-    throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
+    throw InputError("{} is write-protected; name another file with -o", path);
 }
 }  // namespace
 

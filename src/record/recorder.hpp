@@ -12,9 +12,9 @@ struct Contents {
 };
 
 /// `path` is for messages. Throws InputError if the file is damaged.
-[[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
+Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
-[[nodiscard]] Contents read_contents(const std::string& path);
+Contents read_contents(const std::string& path);
 
 /// The result file of a sweep, held by one rank, complete on disk after every call.
 class Recorder {
@@ -32,20 +32,20 @@ public:
 
   /// Identity of the case that was running when the last program that wrote the file died; empty if
   /// none.
-  [[nodiscard]] const std::string& interrupted() const { return mark_.left(); }
+  const std::string& interrupted() const { return mark_.left(); }
 
   /// No case runs any more.
   void finish() { mark_.remove(); }
 
-  [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<Row>& rows() const { return rows_; }
 
   /// Says so if other sources than this program's have measured a part of the file; else empty.
-  [[nodiscard]] const std::string& note() const { return note_; }
+  const std::string& note() const { return note_; }
 
 private:
   void begin();
   void resume();
-  [[nodiscard]] int case_number(const std::string& identity) const;
+  int case_number(const std::string& identity) const;
   void write_session();
   void write_judgement();
   void save();

@@ -67,10 +67,6 @@ std::int64_t worst(const M& m, const Value& value) {
   return static_cast<std::int64_t>(most);
 }
 
-auto exposed_to(Traffic kind) {
-  return [=](const M& m) -> Cell { return m.mean.exposed[index_of(kind)]; };
-}
-
 double mean_idle_ticks(const R& result) {
   const std::vector<int>& ticks = result.idle_ticks;
   return std::accumulate(ticks.begin(), ticks.end(), 0.0) / static_cast<double>(ticks.size());
@@ -82,12 +78,12 @@ double loss_at(const std::vector<double>& losses, std::size_t step) {
 
 std::vector<Column> columns_of_settings() {
   const std::map<std::string, Shown> shown = {
-      {"schedule", {.title = "schedule", .width = -8, .narrow = true}},
-      {"ranks", {.title = "ranks", .width = 5}},
-      {"groups", {.title = "groups", .width = -6}},
-      {"seq", {.title = "seq", .units = "token", .width = 7}},
-      {"micro_batch", {.title = "B", .width = 3}},
-      {"micro_batches", {.title = "M", .width = 4}},
+      {"schedule", {.title = "schedule", .width = -8}},
+      {"ranks", {.title = "ranks", .width = 5, .wide = true}},
+      {"groups", {.title = "groups", .width = -6, .wide = true}},
+      {"seq", {.title = "seq", .units = "token", .width = 7, .wide = true}},
+      {"micro_batch", {.title = "B", .width = 3, .wide = true}},
+      {"micro_batches", {.title = "M", .width = 4, .wide = true}},
   };
   std::vector<Column> all;
   for (const deck::Setting& setting : deck::columns()) {
@@ -108,12 +104,12 @@ std::vector<Column> columns_of_place() {
           "1",
           "Number of the case, in the order of the first runs.",
           &Place::case_number,
-          Shown{.title = "case", .width = 5, .narrow = true}),
+          Shown{.title = "case", .width = 5}),
       column("repetition",
           "1",
           "Repetition of the case, from 0. The last row of a repetition counts.",
           &Place::repetition,
-          Shown{.title = "rep", .width = 3}),
+          Shown{.title = "rep", .width = 3, .wide = true}),
       column("session", "1", "Session that ran it: /sessions/NNNN.", &Place::session),
       column("started", "text", "Start of the run, ISO 8601, UTC.", &R::started),
       column("begun", "text", "Begin of the first timed step, by the clock of rank 0.", &R::begun),
@@ -127,26 +123,26 @@ std::vector<Column> columns_of_rates() {
           "s",
           "Median of the samples. A sample is a timed step, by its slowest rank.",
           &M::step,
-          Shown{.title = "step", .units = "s", .width = 9, .narrow = true}),
+          Shown{.title = "step", .units = "s", .width = 9}),
       column(
           "q1_s",
           "s",
           "First quartile of the samples, interpolated linearly.",
           [](const M& m) { return quantile(m.samples, 0.25); },
-          Shown{.title = "q1", .units = "s", .width = 9}),
+          Shown{.title = "q1", .units = "s", .width = 9, .wide = true}),
       column(
           "q3_s",
           "s",
           "Third quartile of the samples.",
           [](const M& m) { return quantile(m.samples, 0.75); },
-          Shown{.title = "q3", .units = "s", .width = 9}),
+          Shown{.title = "q3", .units = "s", .width = 9, .wide = true}),
       column("samples", "1", "Timed steps.", [](const M& m) { return std::ssize(m.samples); }),
       column("spread", "1", "(q3_s - q1_s) / median_s.", &M::spread),
       column("tokens_per_s",
           "token/s",
           "M B S / median_s.",
           &M::tokens_per_s,
-          Shown{.title = "rate", .units = "token/s", .width = 9, .narrow = true}),
+          Shown{.title = "rate", .units = "token/s", .width = 9}),
       column("tokens_per_s_rank",
           "token/s",
           "tokens_per_s / ranks.",
@@ -155,19 +151,12 @@ std::vector<Column> columns_of_rates() {
           "TFLOP/s",
           "Model FLOPs of all ranks with causal attention, recomputation not counted.",
           &M::tflops),
-      column("tflops_full",
-          "TFLOP/s",
-          "tflops_causal with full attention.",
-          [](const M& m) {
-            const model::Flops flops = model::flops_per_token(m.settings().shape);
-            return 1e-12 * m.tokens_per_s * (flops.matmul + flops.attention_full);
-          }),
       column(
           "tflops_rank",
           "TFLOP/s",
           "tflops_causal / ranks.",
           [](const M& m) { return m.tflops / m.settings().ranks; },
-          Shown{.title = "rank", .units = "TFLOP/s", .width = 9}),
+          Shown{.title = "rank", .units = "TFLOP/s", .width = 9, .wide = true}),
       column("peak",
           "TFLOP/s",
           "Peak of the device of a rank: run --peak, or its dense datasheet value. NaN: unknown.",
@@ -177,7 +166,7 @@ std::vector<Column> columns_of_rates() {
           "1",
           "Model FLOPs utilisation: tflops_rank / peak.",
           [](const M& m) { return 1e12 * m.tflops / m.settings().ranks / m.result.peak; },
-          Shown{.title = "MFU", .units = "%", .format = as_percent, .width = 5}),
+          Shown{.title = "MFU", .units = "%", .format = as_percent, .width = 5, .wide = true}),
   };
 }
 
@@ -192,11 +181,7 @@ std::vector<Column> columns_of_memory() {
           "B",
           "Allocated through Kokkos on the worst rank, sum over kinds and memory/other.",
           [](const M& m) { return worst(m, &RankMemory::measured_sum); },
-          Shown{.title = "memory",
-              .units = "MiB",
-              .format = as_mebibytes,
-              .width = 9,
-              .narrow = true}),
+          Shown{.title = "memory", .units = "MiB", .format = as_mebibytes, .width = 9}),
       column("process_peak",
           "B",
           "Largest resident set of the worst rank; 0: not known.",
@@ -215,13 +200,21 @@ std::vector<Column> columns_of_bytes() {
           "B",
           "Counted in a step, inside groups.",
           [](const M& m) { return m.counted.inside; },
-          Shown{.title = "inside", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
+          Shown{.title = "inside",
+              .units = "MiB/step",
+              .format = as_mebibytes,
+              .width = 9,
+              .wide = true}),
       column(
           "bytes_between",
           "B",
           "Counted in a step, between groups.",
           [](const M& m) { return m.counted.between; },
-          Shown{.title = "between", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
+          Shown{.title = "between",
+              .units = "MiB/step",
+              .format = as_mebibytes,
+              .width = 9,
+              .wide = true}),
       column("rate_inside",
           "GB/s",
           "bytes_inside / median_s, all ranks together.",
@@ -261,41 +254,20 @@ std::vector<Column> columns_of_time() {
           "1",
           "Exposed to transfers / T, mean over ranks.",
           [](const M& m) { return m.mean.exposed_total() / m.result.accounted_length; },
-          Shown{
-              .title = "exposed", .units = "%", .format = as_percent, .width = 7, .narrow = true}),
+          Shown{.title = "exposed", .units = "%", .format = as_percent, .width = 7}),
       column(
           "idle_share",
           "1",
           "The bubble: idle / T, mean over ranks.",
           [](const M& m) { return m.mean.idle / m.result.accounted_length; },
-          Shown{.title = "idle", .units = "%", .format = as_percent, .width = 6, .narrow = true}),
+          Shown{.title = "idle", .units = "%", .format = as_percent, .width = 6}),
       column("compute_s", "s", "Computing, mean over ranks.", &Time::compute),
-      column("exposed_weights_s",
-          "s",
-          "Exposed to transfers of weights, mean over ranks.",
-          exposed_to(Traffic::weights)),
-      column("exposed_gradients_s",
-          "s",
-          "Exposed to transfers of gradients.",
-          exposed_to(Traffic::gradients)),
-      column("exposed_activations_s",
-          "s",
-          "Exposed to transfers of activations and their gradients.",
-          exposed_to(Traffic::activations)),
-      column("exposed_embeddings_s",
-          "s",
-          "Exposed to transfers of embedding, LM head and their gradients.",
-          exposed_to(Traffic::embeddings)),
-      column("exposed_context_s",
-          "s",
-          "Exposed to transfers of keys and values, and of their gradients.",
-          exposed_to(Traffic::context)),
       column("idle_s", "s", "Idle, mean over ranks.", &Time::idle),
       column("overlap",
           "1",
           "Hidden / communication, all ranks together. NaN: no communication.",
           &Time::overlap,
-          Shown{.title = "overlap", .units = "%", .format = as_percent, .width = 7}),
+          Shown{.title = "overlap", .units = "%", .format = as_percent, .width = 7, .wide = true}),
       column("slowest_rank",
           "1",
           "Rank whose own computing takes longest. -1: not known.",
@@ -309,6 +281,16 @@ std::vector<Column> columns_of_time() {
   };
 }
 
+std::vector<Column> columns_of_exposure() {
+  std::vector<Column> all;
+  for (const auto& [kind, name] : schedule::table_of<Traffic>)
+    all.push_back(column(fmt::format("exposed_{}_s", name),
+        "s",
+        fmt::format("Exposed to transfers of {}, mean over ranks.", name),
+        [kind](const M& m) { return m.mean.exposed[index_of(kind)]; }));
+  return all;
+}
+
 std::vector<Column> columns_of_checks() {
   return {
       column(
@@ -316,19 +298,19 @@ std::vector<Column> columns_of_checks() {
           "nat/token",
           "Loss of the first step.",
           [](const M& m) { return loss_at(m.result.losses, 0); },
-          Shown{.title = "loss0", .units = "nat", .format = as_loss, .width = 8}),
+          Shown{.title = "loss0", .units = "nat", .format = as_loss, .width = 8, .wide = true}),
       column(
           "last_loss",
           "nat/token",
           "Loss of the last step.",
           [](const M& m) { return loss_at(m.result.losses, m.result.losses.size() - 1); },
-          Shown{.title = "loss", .units = "nat", .format = as_loss, .width = 8}),
+          Shown{.title = "loss", .units = "nat", .format = as_loss, .width = 8, .wide = true}),
       column("gradient_error",
           "1",
           "Largest relative error of a gradient tensor against the serial reference. "
           "NaN: not checked.",
           &R::max_gradient_error,
-          Shown{.title = "check", .format = as_error, .width = 7}),
+          Shown{.title = "check", .format = as_error, .width = 7, .wide = true}),
       column("loss_error",
           "1",
           "Largest relative error of a loss. NaN: not checked.",
@@ -364,7 +346,7 @@ std::vector<Column> columns_of_checks() {
           "ok, wrong (a check failed), oom (memory ran out), timeout (too long, or no progress), "
           "skipped (planned memory does not fit), error (it ended early).",
           [](const M& m) { return name_of(m.result.status); },
-          Shown{.title = "status", .width = -6, .narrow = true}),
+          Shown{.title = "status", .width = -6}),
       column("reason", "text", "Why the status is not ok.", &R::reason),
       column("verdict",
           "text",
@@ -472,6 +454,7 @@ const std::vector<Column>& columns() {
              columns_of_memory(),
              columns_of_bytes(),
              columns_of_time(),
+             columns_of_exposure(),
              columns_of_checks()})
       list.insert(list.end(), some.begin(), some.end());
     list.push_back(column("identity",
@@ -557,8 +540,7 @@ Measured::Measured(const CaseResult& run, const Place& at)
   std::ranges::sort(samples);
   step = quantile(samples, 0.5);
   tokens_per_s = tokens_of_step(run.settings) / step;
-  const model::Flops flops = model::flops_per_token(run.settings.shape);
-  tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
+  tflops = 1e-12 * tokens_per_s * model::flops_per_token(run.settings.shape);
 }
 
 double Measured::spread() const {
@@ -586,7 +568,7 @@ const Cell& Row::cell(std::string_view column) const {
   const auto at =
       std::ranges::find(columns(), column, [](const Column& c) { return c.field.name; });
   if (at == columns().end())
-    throw LogicError(fmt::format("/runs has no column \"{}\"", column));
+    throw LogicError("/runs has no column \"{}\"", column);
   return cells.at(at - columns().begin());
 }
 
@@ -594,7 +576,7 @@ template <class T>
 static const T& get(const Row& row, std::string_view column) {
   if (const T* value = std::get_if<T>(&row.cell(column)))
     return *value;
-  throw InputError(fmt::format("/runs/{} has another type than miniTaw gives it", column));
+  throw InputError("/runs/{} has another type than miniTaw gives it", column);
 }
 
 const std::string& Row::text(std::string_view column) const {

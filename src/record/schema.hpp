@@ -37,28 +37,34 @@ struct Measured {
   LinkSums planned, counted;
   trace::RankTime mean;  ///< over ranks
 
-  [[nodiscard]] const Case& settings() const { return result.settings; }
+  const Case& settings() const { return result.settings; }
 
-  [[nodiscard]] double spread() const;
+  double spread() const;
+};
+
+/// The columns of a run.
+struct Row {
+  std::vector<Cell> cells;  ///< in the order of columns()
+
+  /// By column name; LogicError if there is no such column.
+  const Cell& cell(std::string_view column) const;
+  /// Likewise, InputError if the file has another type there.
+  const std::string& text(std::string_view column) const;
+  std::int64_t integer(std::string_view column) const;
+  double real(std::string_view column) const;
 };
 
 /// How a column stands in the printed table.
-struct Shown {
-  std::string title;
-  std::string units{};
-  Format format{};
-  int width = 0;        ///< at least; below zero: left-aligned
-  bool narrow = false;  ///< also on a terminal
-};
+using Shown = TableColumn<Row>;
 
 /// One dataset of /runs, of which each run has an element.
 struct Column {
   Field field;
   std::function<Cell(const Measured&)> value;
-  std::optional<Shown> shown{};
-  bool is_setting = false;  ///< what was asked for, as opposed to what came out
+  std::optional<Shown> shown{};  ///< nothing: where runs differ in it
+  bool is_setting = false;       ///< what was asked for, as opposed to what came out
 
-  [[nodiscard]] bool has_unit() const { return field.units != "1" && field.units != "text"; }
+  bool has_unit() const { return field.units != "1" && field.units != "text"; }
 };
 
 /// A dataset of /runs/NNNN.
@@ -68,26 +74,14 @@ struct Array {
   bool of_timeline = false;  ///< only where one was asked for
 };
 
-[[nodiscard]] const std::vector<Column>& columns();
-[[nodiscard]] const std::vector<Array>& arrays();
+const std::vector<Column>& columns();
+const std::vector<Array>& arrays();
 /// Datasets of /sessions/NNNN.
-[[nodiscard]] const std::vector<Field>& session_fields();
+const std::vector<Field>& session_fields();
 
-/// The columns of a run.
-struct Row {
-  std::vector<Cell> cells;  ///< in the order of columns()
-
-  /// By column name; LogicError if there is no such column.
-  [[nodiscard]] const Cell& cell(std::string_view column) const;
-  /// Likewise, InputError if the file has another type there.
-  [[nodiscard]] const std::string& text(std::string_view column) const;
-  [[nodiscard]] std::int64_t integer(std::string_view column) const;
-  [[nodiscard]] double real(std::string_view column) const;
-};
-
-[[nodiscard]] Row make_row(const CaseResult& result, const Place& place = {});
+Row make_row(const CaseResult& result, const Place& place = {});
 /// Of a case that says nothing: the types of all columns.
-[[nodiscard]] Row example_row();
+Row example_row();
 /// Rows of cases that have not run yet, for widths and settings_text().
-[[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
+std::vector<Row> preview(const std::vector<Case>& cases);
 }  // namespace minitaw::record

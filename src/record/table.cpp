@@ -12,17 +12,6 @@ Cell ranks_of(const Row& row) {
       static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
 }
 
-TableColumn<Row> table_column(const std::string& name, const Shown& shown, bool narrow) {
-  std::function<Cell(const Row&)> value = [name](const Row& row) { return row.cell(name); };
-  return {.title = shown.title,
-      .units = shown.units,
-      .value = name == "ranks" ? ranks_of : value,
-      .format = shown.format,
-      .width = shown.width,
-      .wide = !narrow,
-      .name = name};
-}
-
 /// In quotes where it holds a comma, a quote or a line break.
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos)
@@ -64,15 +53,17 @@ TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
   const auto repeats = [](const Row& row) { return row.integer("repetition") > 0; };
   if (std::ranges::any_of(rows, repeats))
     told.emplace_back("repetition");
-  std::vector<TableColumn<Row>> list;
+  std::vector<Shown> list;
   for (const Column& column : columns()) {
     const std::string& name = column.field.name;
-    if (name == "repetition" && !is_told(name))
+    const bool differs = is_told(name), is_optional = !column.shown || name == "repetition";
+    if (name == "replicas" || (is_optional && !differs))
       continue;
-    if (column.shown)
-      list.push_back(table_column(name, *column.shown, column.shown->narrow || is_told(name)));
-    else if (is_told(name) && name != "replicas")
-      list.push_back(table_column(name, {.title = name}, true));
+    list.push_back(column.shown.value_or(Shown{.title = name}));
+    list.back().wide = list.back().wide && !differs;
+    list.back().value = [name](const Row& row) { return row.cell(name); };
+    if (name == "ranks")
+      list.back().value = ranks_of;
   }
   return {std::move(list), rows, narrow};
 }

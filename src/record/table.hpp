@@ -6,11 +6,11 @@
 namespace minitaw::record {
 /// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). A
 /// narrow one has only the main figures and the settings in which the rows differ.
-[[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow = false);
+TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow = false);
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
-[[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
+std::string settings_text(const std::vector<Row>& rows);
 /// A line of titles, "median_s [s]", and one for each row (RFC 4180); NaN is an empty field.
-[[nodiscard]] std::string to_csv(const std::vector<Row>& rows);
+std::string to_csv(const std::vector<Row>& rows);
 /// All datasets of a result file in a line each, or as the tables of docs/results.md.
-[[nodiscard]] std::string schema_text(bool markdown);
+std::string schema_text(bool markdown);
 }  // namespace minitaw::record

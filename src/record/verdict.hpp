@@ -11,27 +11,27 @@ inline constexpr double widest_spread = 0.1;
 
 /// Of a run: "VALID", "VALID (doubts)" or "INVALID: reason": ended ok, enough samples, bytes as
 /// planned.
-[[nodiscard]] std::string verdict_of(const Measured& run);
-[[nodiscard]] bool is_valid(const std::string& verdict);
+std::string verdict_of(const Measured& run);
+bool is_valid(const std::string& verdict);
 
 /// The runs of a case that count: of each repetition the last one. Rows of one file.
 struct CaseRuns {
   std::vector<const Row*> runs;
 
-  [[nodiscard]] const Row& last() const { return *runs.back(); }
+  const Row& last() const { return *runs.back(); }
 
-  [[nodiscard]] bool ended_ok() const { return last().text("status") == name_of(Status::ok); }
+  bool ended_ok() const { return last().text("status") == name_of(Status::ok); }
 
   /// Returns whether it has all repetitions, well ended.
-  [[nodiscard]] bool is_finished() const;
+  bool is_finished() const;
   /// As verdict_of(); repetitions may be missing.
-  [[nodiscard]] std::string verdict() const;
+  std::string verdict() const;
   /// Median over repetitions.
-  [[nodiscard]] double tokens_per_s() const;
+  double tokens_per_s() const;
 };
 
 /// In the order of their numbers. They point into `rows`.
-[[nodiscard]] std::vector<CaseRuns> by_case(const std::vector<Row>& rows);
+std::vector<CaseRuns> by_case(const std::vector<Row>& rows);
 
 struct Missing {
   std::size_t cases = 0;
@@ -39,11 +39,11 @@ struct Missing {
 };
 
 /// The verdict of a sweep: there is at least one case, all are valid and none is missing.
-[[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
+std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024
 /// tokens)", followed by its doubt and the fastest case without one if it has a doubt. "none" if no
 /// case is valid.
-[[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
+std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
 
 /// What an instrument says of all rows at the end, also an attribute of /runs; empty: nothing.
 struct Remark {
@@ -54,9 +54,9 @@ struct Remark {
 using Remarks = std::vector<Remark>;
 /// Remarks, what was judged, a line "figure of merit: ..." for each model, and "RESULT: VALID" or
 /// "RESULT: INVALID: reason".
-[[nodiscard]] std::string closing_text(
+std::string closing_text(
     const std::vector<Row>& rows, const Remarks& remarks = {}, const Missing& missing = {});
 /// Settings in which the rows differ, in the order of the columns, but not what follows from
 /// another one.
-[[nodiscard]] std::vector<std::string> varying_settings(const std::vector<Row>& rows);
+std::vector<std::string> varying_settings(const std::vector<Row>& rows);
 }  // namespace minitaw::record

@@ -15,17 +15,17 @@ public:
       cells_[{from, to}][index_of(kind)] += bytes;
   }
 
-  [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
+  std::uint64_t at(int from, int to, Traffic kind) const;
 
   /// Of those pairs (from, to) that send anything.
-  [[nodiscard]] const auto& cells() const { return cells_; }
+  const auto& cells() const { return cells_; }
 
-  [[nodiscard]] std::uint64_t inside(const Groups& groups, Traffic kind) const;
-  [[nodiscard]] std::uint64_t between(const Groups& groups, Traffic kind) const;
+  std::uint64_t inside(const Groups& groups, Traffic kind) const;
+  std::uint64_t between(const Groups& groups, Traffic kind) const;
   /// Bytes that a group sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const Groups& groups, int group) const;
+  std::uint64_t leaving(const Groups& groups, int group) const;
   /// Bytes that a group receives from other groups, all kinds.
-  [[nodiscard]] std::uint64_t entering(const Groups& groups, int group) const;
+  std::uint64_t entering(const Groups& groups, int group) const;
 
 private:
   std::map<std::pair<int, int>, Cell> cells_;
@@ -38,7 +38,7 @@ private:
 /// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
-[[nodiscard]] ByteMatrix bytes(const Program& program, const Layout& layout);
+ByteMatrix bytes(const Program& program, const Layout& layout);
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
@@ -63,7 +63,7 @@ struct Footprint {
   /// model::token_bytes of each micro-batch; pinned host memory beside a device.
   std::size_t tokens = 0;
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
-  [[nodiscard]] std::size_t total() const;
+  std::size_t total() const;
 
   /// Returns the part that kernels compute in, which is device memory if there is a device: all but
   /// the tokens.
@@ -71,19 +71,18 @@ struct Footprint {
 };
 
 /// Returns what the actions of a rank compute.
-[[nodiscard]] model::Duties duties_of(const RankProgram& rank);
+model::Duties duties_of(const RankProgram& rank);
 /// Resident bytes of a process on a host without any case: code, libraries and what those keep.
 /// Measured on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian;
 /// rank 0 has more.
 inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
 /// Returns how many timed steps a rank keeps the times of its actions of: all, or one, the last, if
 /// the longest program has more than `most` actions in all of them.
-[[nodiscard]] int kept_steps(
-    const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
+int kept_steps(const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
 /// Estimates the bytes that a case of so many timed steps takes of a process beside the buffers of
 /// a step: the actions of all ranks, which each rank has, and the times of its own.
-[[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
-[[nodiscard]] std::vector<Footprint> memory(const Program& program, const Layout& layout);
+std::uint64_t process_bytes(const Program& program, int rank, int steps);
+std::vector<Footprint> memory(const Program& program, const Layout& layout);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
 struct RingSend {
@@ -93,8 +92,7 @@ struct RingSend {
 
 /// Members count in ring order. Broadcast and reduce are chains from or to member `root`, the
 /// others rings.
-[[nodiscard]] RingSend ring_send(
-    Kind collective, std::int64_t elements, int members, int member, int root);
+RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
 
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
@@ -103,15 +101,15 @@ struct Ticks {
   int idle(int rank) const { return total - busy[rank]; }
 };
 
-[[nodiscard]] Ticks ticks(const Program& program);
+Ticks ticks(const Program& program);
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
-[[nodiscard]] Range moved(const Action& action, const Layout& layout);
+Range moved(const Action& action, const Layout& layout);
 /// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the
 /// compute type.
-[[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
+model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or
 /// the rank's slice; or of a micro-batch.
-[[nodiscard]] Range held(const Program& program,
+Range held(const Program& program,
     int rank,
     SlotClass cls,
     int shard,

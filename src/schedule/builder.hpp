@@ -33,8 +33,7 @@ enum class Phase : std::uint8_t {
 };
 
 /// Returns an action of this kind; the caller adds operands and peer.
-[[nodiscard]] Action make_action(
-    Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
+Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
 /// What waits although it needs no data.
 enum class Overlap {
@@ -60,7 +59,7 @@ public:
 
   int ranks() const { return groups_.ranks(); }
 
-  [[nodiscard]] Ranks everyone() const;  ///< 0, 1, ... ranks() - 1
+  Ranks everyone() const;  ///< 0, 1, ... ranks() - 1
 
   int shards() const { return program_.shards; }
 
@@ -74,7 +73,7 @@ public:
   int key_parts() const { return program_.key_parts; }
 
   /// The ranks of each context group; of each rank, where sequences are not shared.
-  [[nodiscard]] std::vector<Ranks> context_groups() const;
+  std::vector<Ranks> context_groups() const;
   /// Blocks of a shard, where sequences are shared. Once it is known who has the embeddings.
   int blocks(int shard);
 
@@ -92,14 +91,14 @@ public:
   void split_embeddings(const Ranks& embedding, const Ranks& head);
 
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
-  [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
-  [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
+  VirtualBuffer owned(int rank, int shard) const;
+  VirtualBuffer accumulator(int rank, int shard) const;
   /// The same of each of some ranks, which all own the shard, or its slices.
   RankBuffers owned(const Ranks& ranks, int shard) const;
   RankBuffers accumulators(const Ranks& ranks, int shard) const;
   /// A new buffer for a slot of a class in transit.
-  [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
-  [[nodiscard]] RankBuffers new_buffers(const Ranks& ranks, SlotClass cls);
+  VirtualBuffer new_buffer(int rank, SlotClass cls);
+  RankBuffers new_buffers(const Ranks& ranks, SlotClass cls);
 
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const Ranks& ranks);
@@ -143,7 +142,7 @@ public:
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
   /// squares for clipping, all updated, join), sorts actions into issue order, assigns slots,
   /// derives waits, makes the replicas.
-  [[nodiscard]] Program finish(int tick, Overlap overlap = Overlap::full) &&;
+  Program finish(int tick, Overlap overlap = Overlap::full) &&;
 
 private:
   struct Emitted {
@@ -166,14 +165,14 @@ private:
     VirtualBuffer weights_buffer, gradient_buffer;
   };
 
-  [[nodiscard]] std::vector<Updated> updated_by(int rank) const;
+  std::vector<Updated> updated_by(int rank) const;
   /// Returns an all-reduce of the gradient.
-  [[nodiscard]] static Action sum_of(const Updated& updated, int tick);
+  static Action sum_of(const Updated& updated, int tick);
   /// Part of the embeddings that a rank updates.
-  [[nodiscard]] Part embeddings_part(int rank) const;
+  Part embeddings_part(int rank) const;
   void add_epilogue(int tick);
   /// Whether every rank, of several, has all of the embeddings.
-  [[nodiscard]] bool embeddings_shared() const;
+  bool embeddings_shared() const;
   /// Emits a collective of all ranks on the same buffer of each.
   void epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer buffer);
   void sum_over_replicas(int rank, int tick);

@@ -16,7 +16,7 @@ struct Place {
   std::int32_t rank = -1, action = -1;
 };
 
-[[nodiscard]] inline const Action& action_at(const Program& program, Place place) {
+inline const Action& action_at(const Program& program, Place place) {
   return program.ranks[place.rank].actions[place.action];
 }
 
@@ -35,7 +35,7 @@ struct Refusal : LogicError {
 };
 
 /// "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0'", "rank 1" or "the program".
-[[nodiscard]] std::string text_of(const Program& program, Place place);
+std::string text_of(const Program& program, Place place);
 
 /// Base of what looks at a program and refuses what is wrong.
 class Check {
@@ -43,7 +43,7 @@ public:
   explicit Check(const Program& program) : program_(program) {}
 
 protected:
-  [[nodiscard]] const Action& at(Place place) const { return action_at(program_, place); }
+  const Action& at(Place place) const { return action_at(program_, place); }
 
   /// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
   template <class... Args>
@@ -66,16 +66,14 @@ struct Matching {
   std::vector<Place> sides;                    ///< of one transfer after the other
   std::vector<std::int64_t> first_side = {0};  ///< of each transfer, and the end
 
-  [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
+  std::int64_t number(Place place) const { return base[place.rank] + place.action; }
 
-  [[nodiscard]] int transfers() const { return std::ssize(first_side) - 1; }
+  int transfers() const { return std::ssize(first_side) - 1; }
 
-  [[nodiscard]] std::int32_t transfer_of(Place place) const {
-    return transfers_of_actions[number(place)];
-  }
+  std::int32_t transfer_of(Place place) const { return transfers_of_actions[number(place)]; }
 
   /// None of no transfer (-1).
-  [[nodiscard]] Sides sides_of(std::int32_t transfer) const {
+  Sides sides_of(std::int32_t transfer) const {
     if (transfer < 0)
       return {};
     return Sides(sides).subspan(
@@ -121,14 +119,14 @@ public:
 
   /// Returns an action that starts, until nothing else can before something ends. What begins is
   /// valid until the next call.
-  [[nodiscard]] std::optional<Start> next();
+  std::optional<Start> next();
   /// Ends what has begun, at a time that does not fall. Sides that have not started yet, receives
   /// of eager messages, end when they start.
   void finish(Sides sides, double now = 0);
   /// Throws Refusal (no_deadlock) unless all actions are finished.
   void require_end() const;
 
-  [[nodiscard]] const Matching& matching() const { return matching_; }
+  const Matching& matching() const { return matching_; }
 
 private:
   struct LaneState {
@@ -143,10 +141,10 @@ private:
     bool queued = false;  ///< in queue_
   };
 
-  [[nodiscard]] bool can_start();
-  [[nodiscard]] bool may_join(const LaneState& lane) const;
+  bool can_start();
+  bool may_join(const LaneState& lane) const;
   [[nodiscard]] Start start();
-  [[nodiscard]] Sides begin(Place place);
+  Sides begin(Place place);
   void advance(Place finished);
   void wake(int rank);
 
@@ -163,7 +161,7 @@ private:
 
 namespace detail {
 /// Throws Refusal for matched_messages and same_collectives.
-[[nodiscard]] Matching match(const Program& program);
+Matching match(const Program& program);
 
 /// Calls `perform` with all that begins, in an order that is possible with rendezvous transfers;
 /// which one does not matter: what can happen does not depend on it. Throws Refusal as match(), and

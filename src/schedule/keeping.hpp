@@ -21,9 +21,9 @@ struct Keeping {
   Copies sums = Copies::none;  ///< option reduce: what sums the gradients of the micro-batches
 };
 
-[[nodiscard]] Keeping keeping_of(const Request& request);
+Keeping keeping_of(const Request& request);
 /// A schedule's own options, then those of keeping_of().
-[[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
+std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
 
 /// The buffers in which some consecutive ranks keep shards.
 class KeptBuffers {

@@ -28,15 +28,15 @@ struct Orders {
 /// continues as soon as the inputs of its next visit are there. Returns the first visit that never
 /// begins, as ranks wait for one another there, or nullptr. Every stage must compute F and its
 /// gradient once for each micro-batch, F first.
-[[nodiscard]] const Visit* set_ticks(Orders& orders);
+const Visit* set_ticks(Orders& orders);
 
 /// Reads either form; ticks are columns, counted from 0. Cells of communication have no effect:
 /// messages go where the order says, and weights stay with their stage. The parts of an overlapped
 /// cell follow each other. Throws InputError "schedule: <name>, row 2, column 5: ..." (from 1) for
 /// what is no action, where an action is there twice or missing or comes too early, a stage has two
 /// ranks, or ranks wait for one another.
-[[nodiscard]] Orders read_torch_csv(const std::string& text, const std::string& name);
+Orders read_torch_csv(const std::string& text, const std::string& name);
 /// The form compute_only of a program whose ranks pass activations, of its first replica: a column
 /// is a tick.
-[[nodiscard]] std::string to_torch_csv(const Program& program);
+std::string to_torch_csv(const Program& program);
 }  // namespace minitaw::schedule

@@ -7,7 +7,7 @@
 namespace minitaw::schedule {
 /// The groups of each of `replicas` runs of consecutive ranks. Throws InputError if they are not
 /// alike.
-[[nodiscard]] Groups groups_of_replica(const Groups& groups, int replicas);
+Groups groups_of_replica(const Groups& groups, int replicas);
 /// Gives every buffer of a rank a slot of its class, free from its first to its last use in issue
 /// order, out of as few as can be. buffers[i] belong to actions[i]; those in transit count below
 /// `count`. Permanent slots keep their index.

@@ -10,7 +10,7 @@ using topology::Groups, topology::Ranks;
 
 /// A number of actions of each lane: as lanes finish in order, those that are finished, or must be.
 using LaneCounts = std::array<std::int32_t, lanes>;
-[[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
+LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
 struct Slot {
   SlotClass cls = SlotClass::owned;
@@ -44,28 +44,28 @@ struct Action {
   LaneCounts waits{};  ///< what must be finished first; its own lane is implied
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
-  [[nodiscard]] const Slot& operator[](Operand operand) const;
-  [[nodiscard]] Slot& operator[](Operand operand);
+  const Slot& operator[](Operand operand) const;
+  Slot& operator[](Operand operand);
   friend bool operator==(const Action&, const Action&) = default;
 };
 
 /// The lane of a message or collective, or of a local action beside it; `inside`: all members of
 /// the collective are of one group.
-[[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
+Lane lane_of(Kind kind, Payload payload, bool inside);
 /// The operands that the action must have: those of its kind, with what follows from its payload.
-[[nodiscard]] std::array<Use, most_operands> uses_of(const Action& action);
+std::array<Use, most_operands> uses_of(const Action& action);
 /// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
-[[nodiscard]] std::size_t index_of(Kind kind, Operand operand);
+std::size_t index_of(Kind kind, Operand operand);
 
 /// The visit that an action is, or is a segment of: F, BW, B or W; else its own kind.
-[[nodiscard]] Kind visit_of(const Action& action);
+Kind visit_of(const Action& action);
 
 /// Segments of a block that give gradients of weights: of different tensors.
 inline constexpr int gradient_segments = 2;
 
 /// Number of a segment that gives gradients, among those of its visit in the order of blocks; -1
 /// for other actions.
-[[nodiscard]] int segment_of(const Action& action);
+int segment_of(const Action& action);
 
 struct Access {
   Operand operand = Operand::none;
@@ -83,12 +83,12 @@ struct Accesses {
 };
 
 /// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
-[[nodiscard]] Accesses accesses(const Action& action, int rank);
+Accesses accesses(const Action& action, int rank);
 
 /// "w0", as in texts of programs.
-[[nodiscard]] std::string name_of(Slot slot);
+std::string name_of(Slot slot);
 /// "weights w0", for sentences.
-[[nodiscard]] std::string describe(Slot slot);
+std::string describe(Slot slot);
 
 struct Communicator {
   std::string name;  ///< "world", "group2"
@@ -141,36 +141,36 @@ struct Program {
 };
 
 /// Returns the place of a slice among those of its micro-batch, from 0; 0 for an action of none.
-[[nodiscard]] inline int slice_of(const Program& program, int micro_batch) {
+inline int slice_of(const Program& program, int micro_batch) {
   return micro_batch < 0 ? 0 : micro_batch % program.slices;
 }
 
 /// Returns which part of each of its sequences a rank computes.
-[[nodiscard]] inline Part context_part(const Program& program, int rank) {
+inline Part context_part(const Program& program, int rank) {
   return {rank % program.context, program.context};
 }
 
 /// Returns the part of each shard, or of the embeddings, that the rank's slots of a class hold.
-[[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
+Part part_of(const Program& program, int rank, SlotClass cls);
 /// Returns the number of equal parts that a shard, or the embeddings, may be divided into; 1 for
 /// what has none.
-[[nodiscard]] int parts_of(const Program& program, Data data);
+int parts_of(const Program& program, Data data);
 /// Returns the division of the model among the program's ranks.
-[[nodiscard]] model::Cut cut_of(const Program& program);
+model::Cut cut_of(const Program& program);
 /// Indices into RankProgram::actions of a lane's actions, in order.
-[[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
+std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 /// Returns for each action the index of the one at whose end its buffers are free. This is the
 /// action itself, but for messages of one tick that follow each other in the program, in whatever
 /// lanes: their buffers are free after the last of them, so that none waits for another.
-[[nodiscard]] std::vector<int> releases(const RankProgram& rank);
+std::vector<int> releases(const RankProgram& rank);
 /// Returns whether a message may begin before an earlier one of its lane ends: both have the same
 /// direction and, if they are received, different slots.
-[[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
+bool may_overlap(const Action& earlier, const Action& later);
 /// Micro-batches whose tokens a rank reads, in ascending order: those that it embeds or has a loss
 /// of.
-[[nodiscard]] std::vector<int> token_batches_of(const RankProgram& rank);
+std::vector<int> token_batches_of(const RankProgram& rank);
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
-[[nodiscard]] std::string to_text(const Action& action, const Program& program);
+std::string to_text(const Action& action, const Program& program);
 /// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]
-[[nodiscard]] std::string to_text(const Program& program);
+std::string to_text(const Program& program);
 }  // namespace minitaw::schedule

@@ -20,9 +20,9 @@ struct Spec {
 
 /// Throws InputError for an unknown schedule or option (naming the nearest one) or a value it does
 /// not take.
-[[nodiscard]] Spec parse_spec(const std::string& text);
+Spec parse_spec(const std::string& text);
 /// The spec in canonical form: options in alphabetical order, defaults left out.
-[[nodiscard]] std::string to_text(const Spec& spec);
+std::string to_text(const Spec& spec);
 
 struct Request {
   Spec spec;
@@ -75,22 +75,22 @@ struct Entry {
 };
 
 /// Every schedule, in the order in which help and documentation list them.
-[[nodiscard]] const std::vector<Entry>& registry();
+const std::vector<Entry>& registry();
 /// The entry that a spec names. Throws InputError if there is none.
-[[nodiscard]] const Entry& entry_of(const std::string& name);
+const Entry& entry_of(const std::string& name);
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
-[[nodiscard]] int number_of(const Spec& spec, const std::string& option);
+int number_of(const Spec& spec, const std::string& option);
 
 /// Shards that every rank of a replica has, or in a pipeline every stage; 0: any number.
-[[nodiscard]] int shards_per_rank(const Spec& spec);
+int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws
 /// InputError "key: ...".
 void check(const Request& request);
 /// Returns whether check() passes.
-[[nodiscard]] bool is_buildable(const Request& request);
+bool is_buildable(const Request& request);
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes
 /// with so many adapters each: what is built and recorded. build() takes an `auto` as on nodes with
 /// one adapter.
-[[nodiscard]] Spec settled(Request request, int adapters);
-[[nodiscard]] Program build(const Request& request);
+Spec settled(Request request, int adapters);
+Program build(const Request& request);
 }  // namespace minitaw::schedule

@@ -20,17 +20,17 @@ using Costs = std::function<double(int rank, const Action& action)>;
 /// met; a message or collective begins when all sides have started. Transfers do not slow each
 /// other down: only lanes and waits order them. Time grows with the number of actions. Throws
 /// LogicError if the program stops before its end.
-[[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
+std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works
   /// Returns the idle share of all ranks together, 0 to 1.
-  [[nodiscard]] double share() const;
-  [[nodiscard]] double share(int rank) const;
+  double share() const;
+  double share(int rank) const;
 };
 
-[[nodiscard]] Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
+Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
 /// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16,
 /// and 3.35 TB/s of HBM3.
@@ -40,15 +40,14 @@ struct Device {
 };
 
 /// Cost of a visit or of the loss, by model/cost.hpp, in the unit of the price; else 0.
-[[nodiscard]] double cost_of(const Action& action, const Layout& layout, const model::Price& price);
+double cost_of(const Action& action, const Layout& layout, const model::Price& price);
 /// FLOPs of a visit or of the loss; 0 for everything else.
-[[nodiscard]] double flops(const Action& action, const Layout& layout);
+double flops(const Action& action, const Layout& layout);
 /// Bytes that an action reads and writes, where that takes its time: update, zero, add, load,
 /// embed; else 0.
-[[nodiscard]] double touched_bytes(
-    const Program& program, int rank, const Action& action, const Layout& layout);
+double touched_bytes(const Program& program, int rank, const Action& action, const Layout& layout);
 /// Bytes of the message or, of a collective, the buffer that moves.
-[[nodiscard]] double moved_bytes(const Action& action, const Layout& layout);
+double moved_bytes(const Action& action, const Layout& layout);
 /// Durations where transfers take no time. The program outlives the result.
-[[nodiscard]] Costs costs_of(const Program& program, const Layout& layout, const Device& device);
+Costs costs_of(const Program& program, const Layout& layout, const Device& device);
 }  // namespace minitaw::schedule

@@ -38,8 +38,8 @@ struct Violation {
 /// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is
 /// marked.
 void require_valid(const Program& program);
-[[nodiscard]] Program build_valid(const Request& request);
+Program build_valid(const Request& request);
 /// Rank-by-tick grid of the visits (one column a tick) around a violation, which is marked with
 /// "<--".
-[[nodiscard]] std::string grid(const Program& program, const Violation& mark);
+std::string grid(const Program& program, const Violation& mark);
 }  // namespace minitaw::schedule

@@ -22,7 +22,7 @@ class ComputeEmitter {
 public:
   ComputeEmitter(Builder& builder, Ranks ranks) : builder_(builder), ranks_(std::move(ranks)) {}
 
-  [[nodiscard]] const Ranks& ranks() const { return ranks_; }
+  const Ranks& ranks() const { return ranks_; }
 
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before
   /// dembed on shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient
@@ -78,7 +78,7 @@ public:
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard
   /// 0.
-  [[nodiscard]] RankBuffers& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
+  RankBuffers& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
   /// Buffers that a visit leaves to later ones of the same shard and micro-batch: F, and B for W.

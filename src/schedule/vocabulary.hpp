@@ -466,7 +466,7 @@ constexpr std::string_view name_of(Enum value) {
 
 /// Names of all values of an enumeration, in order.
 template <class Enum>
-[[nodiscard]] std::vector<std::string> names_of() {
+std::vector<std::string> names_of() {
   return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
 }
 

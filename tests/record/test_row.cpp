@@ -139,7 +139,6 @@ TEST(Row, Rates) {
   const double teraflops = rate * (matmul + causal) * 1e-12;
   expect(row, {{"tokens_per_s", rate}, {"tokens_per_s_rank", rate / 3}, {"peak", 1e-3}});
   EXPECT_NEAR(row.real("tflops_causal"), teraflops, 1e-18);
-  EXPECT_NEAR(row.real("tflops_full"), rate * (matmul + 2 * causal) * 1e-12, 1e-18);
   EXPECT_NEAR(row.real("tflops_rank"), teraflops / 3, 1e-18);
   EXPECT_NEAR(row.real("mfu"), teraflops / 3 / 1e-3, 1e-15);
 }

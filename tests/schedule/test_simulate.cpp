@@ -152,9 +152,7 @@ TEST(Costs, WithoutRecomputationExecutesTheModelFlops) {
   const model::Shape shape = some_shape(model::Recompute::none);
   const Program program = build({parse_spec("tawpipe"), topology::Groups({1, 2}), 6, shape.layers});
   const model::Layout layout = model::make_layout(shape, cut_of(program));
-  const model::Flops per_token = model::flops_per_token(shape);
-  const double expected =
-      (per_token.matmul + per_token.attention_causal) * 6 * static_cast<double>(shape.tokens());
+  const double expected = model::flops_per_token(shape) * 6 * static_cast<double>(shape.tokens());
   double sum = 0;
   for (const RankProgram& rank : program.ranks)
     for (const Action& a : rank.actions)

@@ -64,7 +64,7 @@ private:
     return {piece.data(), piece.size()};
   }
 
-  [[nodiscard]] const Space& space(Way way, std::size_t queue) const {
+  const Space& space(Way way, std::size_t queue) const {
     return spaces_[way == Way::load ? queue : queues + queue];
   }
 
@@ -107,9 +107,9 @@ Reach agreed_reach(MPI_Comm world) {
                                                                : "0",
            world)) {
     if (text != "0" && text != "1")
-      throw InputError(fmt::format("MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device "
-                                   "pointers) or 0 (it does not)",
-          text));
+      throw InputError("MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device "
+                       "pointers) or 0 (it does not)",
+          text);
     if (text == "0")
       reach = Reach::staged;
   }

@@ -14,8 +14,7 @@
 namespace minitaw::comm::mpi {
 int rank_in(MPI_Comm world, const schedule::Program& program) {
   if (const int ranks = size_of(world); static_cast<std::size_t>(ranks) != program.ranks.size())
-    throw LogicError(
-        fmt::format("a program for {} ranks is executed by {}", program.ranks.size(), ranks));
+    throw LogicError("a program for {} ranks is executed by {}", program.ranks.size(), ranks);
   return rank_in(world);
 }
 

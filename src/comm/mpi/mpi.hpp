@@ -23,13 +23,13 @@ inline void check(int code, std::string_view call) {
   throw Error(fmt::format("{}: {}", call, std::string_view(text.data(), length)));
 }
 
-[[nodiscard]] inline int rank_in(MPI_Comm comm) {
+inline int rank_in(MPI_Comm comm) {
   int rank = 0;
   check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   return rank;
 }
 
-[[nodiscard]] inline int size_of(MPI_Comm comm) {
+inline int size_of(MPI_Comm comm) {
   int size = 0;
   check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   return size;
@@ -37,7 +37,7 @@ inline void check(int code, std::string_view call) {
 
 /// Returns this rank of `world`. Throws LogicError if the program is made for another number of
 /// ranks.
-[[nodiscard]] int rank_in(MPI_Comm world, const schedule::Program& program);
+int rank_in(MPI_Comm world, const schedule::Program& program);
 
 /// A communicator that is freed with the object; MPI_COMM_NULL is none.
 struct OwnComm {
@@ -53,12 +53,12 @@ struct OwnComm {
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait
 /// for those who measure sleep, 0.2 ms at a time.
-[[nodiscard]] double largest(double mine, MPI_Comm comm);
+double largest(double mine, MPI_Comm comm);
 
 /// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
 /// Collective; throws comm::Error, which says `what`.
 template <class T>
-[[nodiscard]] std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
+std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
   check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
@@ -67,7 +67,7 @@ template <class T>
 
 /// The same on every rank.
 template <class T>
-[[nodiscard]] std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
+std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), what);
@@ -77,8 +77,7 @@ template <class T>
 /// Returns the lists of all ranks of `comm` on rank 0, one after the other; elsewhere an empty one.
 /// Collective; throws comm::Error, which says `what`.
 template <class T>
-[[nodiscard]] std::vector<T> gather_lists(
-    const std::vector<T>& mine, MPI_Comm comm, std::string_view what) {
+std::vector<T> gather_lists(const std::vector<T>& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   const int bytes = static_cast<int>(sizeof(T) * mine.size());
   const std::vector<int> sizes = gather(bytes, comm, what);
@@ -95,12 +94,12 @@ template <class T>
 }
 
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
-[[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
+std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
-[[nodiscard]] std::string library_version();
+std::string library_version();
 /// Returns name and version from MPI_Get_library_version: its first line and MPICH's device,
 /// without its build.
-[[nodiscard]] std::string library_line(const std::string& text);
+std::string library_line(const std::string& text);
 
 /// MPI from construction to destruction, one object per process, in main. Asks for
 /// MPI_THREAD_MULTIPLE, for the communication thread and the watchdog, and for error codes instead
@@ -115,9 +114,9 @@ public:
   Environment& operator=(Environment&&) = delete;
   ~Environment();
 
-  [[nodiscard]] int rank() const { return rank_; }
+  int rank() const { return rank_; }
 
-  [[nodiscard]] int ranks() const { return ranks_; }
+  int ranks() const { return ranks_; }
 
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
@@ -125,5 +124,5 @@ private:
 
 /// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's
 /// ranks lie apart.
-[[nodiscard]] topology::Placement detect_placement(MPI_Comm world);
+topology::Placement detect_placement(MPI_Comm world);
 }  // namespace minitaw::comm::mpi

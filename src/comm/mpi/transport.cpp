@@ -118,11 +118,11 @@ public:
     return finished_ > before;
   }
 
-  [[nodiscard]] std::size_t started() const { return requests_.size(); }
+  std::size_t started() const { return requests_.size(); }
 
-  [[nodiscard]] std::size_t finished() const { return finished_; }
+  std::size_t finished() const { return finished_; }
 
-  [[nodiscard]] std::size_t open() const { return started() - finished(); }
+  std::size_t open() const { return started() - finished(); }
 
 private:
   struct Request {
@@ -159,10 +159,10 @@ struct Plan {
   /// A step that sends waits until no more sends than these are open.
   std::size_t open_sends = unlimited;
 
-  [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
+  bool reads(const Step& step) const { return sums || !step.arrives; }
 
   /// Returns whether the result is written to the piece in the buffer.
-  [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
+  bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
 };
 
 /// Memory for a piece, and what still reads it.
@@ -187,10 +187,10 @@ public:
         slot_bytes_(slot_bytes),
         slots_(memory.size() / slot_bytes) {}
 
-  [[nodiscard]] bool in_buffer() const { return slots_.empty(); }
+  bool in_buffer() const { return slots_.empty(); }
 
   /// The place of piece k, which is `piece` of the buffer.
-  [[nodiscard]] Held at(std::size_t k, Piece piece) {
+  Held at(std::size_t k, Piece piece) {
     if (in_buffer())
       return {piece};
     const std::size_t number = k % slots_.size();
@@ -241,7 +241,7 @@ public:
     return true;
   }
 
-  [[nodiscard]] bool done() const override { return done_; }
+  bool done() const override { return done_; }
 
 private:
   bool post_receives() {
@@ -287,7 +287,7 @@ private:
     return true;
   }
 
-  [[nodiscard]] bool ready() {
+  bool ready() {
     if (next_ == plan_.steps.size())
       return false;
     const Step& step = plan_.steps[next_];
@@ -317,17 +317,15 @@ private:
     }
   }
 
-  [[nodiscard]] Held take_own(const Step& step) {
+  Held take_own(const Step& step) {
     if (!loading_.in_buffer())
       memory().copier->wait(Copier::Way::load, own_ % Copier::queues);
     return loading_.at(own_++, step.piece);
   }
 
-  [[nodiscard]] Held take_arrived(const Step& step) {
-    return landing_.at(receives_.finished() - 1, step.piece);
-  }
+  Held take_arrived(const Step& step) { return landing_.at(receives_.finished() - 1, step.piece); }
 
-  [[nodiscard]] Held sum(const Held& arrived, const Held& own) const {
+  Held sum(const Held& arrived, const Held& own) const {
     const bool in_buffer = own.slot == nullptr && plan_.may_overwrite;
     const Held &target = in_buffer ? own : arrived, &other = in_buffer ? arrived : own;
     add(plan_.dtype,
@@ -337,9 +335,9 @@ private:
     return target;
   }
 
-  [[nodiscard]] const Memory& memory() const { return plan_.memory; }
+  const Memory& memory() const { return plan_.memory; }
 
-  [[nodiscard]] MPI_Comm comm() const { return channel_.comms[index_of(plan_.traffic)].comm; }
+  MPI_Comm comm() const { return channel_.comms[index_of(plan_.traffic)].comm; }
 
   Channel& channel_;
   Plan plan_;
@@ -360,7 +358,7 @@ public:
 
   bool advance() override { return first_->done() ? second_->advance() : first_->advance(); }
 
-  [[nodiscard]] bool done() const override { return second_->done(); }
+  bool done() const override { return second_->done(); }
 
 private:
   std::unique_ptr<Operation> first_, second_;
@@ -506,7 +504,7 @@ public:
 
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share
   /// slots.
-  [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
+  int messages_at_once() const override { return staged_ ? 1 : 2; }
 
   void cancel() override { cancelled_.store(true); }
 
@@ -542,7 +540,7 @@ private:
     return operation->done() ? nullptr : std::move(operation);
   }
 
-  [[nodiscard]] Channel& channel(Lane lane) { return channels_[index_of(lane)]; }
+  Channel& channel(Lane lane) { return channels_[index_of(lane)]; }
 
   bool staged_;
   std::atomic<bool> cancelled_{false};
@@ -555,11 +553,10 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
   constexpr std::size_t ahead = 4;
   const std::size_t half = pinned.size() / piece_bytes / 2;
   if (half < 2 * ahead)
-    throw LogicError(
-        fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
-            pinned.size(),
-            pinned.size() / piece_bytes,
-            piece_bytes));
+    throw LogicError("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
+        pinned.size(),
+        pinned.size() / piece_bytes,
+        piece_bytes);
   return {.piece_bytes = piece_bytes,
       .ahead = ahead,
       .window = ahead,
@@ -589,11 +586,10 @@ std::unique_ptr<Transport> make_transport(
     if (!reduces)
       continue;
     if (staging.size() < share)
-      throw LogicError(
-          fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
-              staging.size(),
-              row.name,
-              share));
+      throw LogicError("{} bytes of staging memory are left for lane {}, which needs {}",
+          staging.size(),
+          row.name,
+          share);
     sums.landing = staging.first(share);
     staging = staging.subspan(share);
   }

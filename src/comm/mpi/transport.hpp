@@ -58,7 +58,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 /// are on their way at a time in either direction. 16 slots are enough for all collectives: a ring
 /// needs 2 * ahead landing slots and window + 2 loading slots, or it could stand still
 /// (docs/decisions/0006-pinned-slots.md). Throws LogicError if there are fewer.
-[[nodiscard]] Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier);
+Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier);
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
 /// (docs/decisions/0001-own-collectives.md): bytes are counted where MPI gets them, and sums are
@@ -67,13 +67,13 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 ///
 /// Collective over `world`, the ranks of the program (else LogicError). The memory of the lanes
 /// outlives the transport.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world,
+std::unique_ptr<Transport> make_transport(MPI_Comm world,
     const schedule::Program& program,
     const LaneMemories& memory,
     const std::string& name);
 /// For buffers in host memory. `staging`: 2 chunk_bytes for each lane with reductions, in order;
 /// else LogicError.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(
+std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Piece staging);
 
 /// Path of device buffers to MPI.
@@ -81,20 +81,20 @@ enum class Reach {
   staged,  ///< through pinned host memory
   direct,  ///< MPI is handed device pointers where data only moves; sums are staged
 };
-[[nodiscard]] std::string_view name_of(Reach reach);
+std::string_view name_of(Reach reach);
 /// The reach of a job: direct if on every rank MINITAW_MPI_DIRECT is 1, or it is not set and MPI
 /// says that it takes pointers to this build's device memory. Collective; throws InputError on all
 /// where some rank has neither 0 nor 1.
-[[nodiscard]] Reach agreed_reach(MPI_Comm world);
+Reach agreed_reach(MPI_Comm world);
 
 /// Kokkos's label of the pinned host memory that device_transport() takes: 16 MiB for each lane on
 /// which the rank communicates.
 inline constexpr const char* pinned_label = "minitaw::pinned";
-[[nodiscard]] std::uint64_t pinned_bytes(const schedule::RankProgram& rank);
+std::uint64_t pinned_bytes(const schedule::RankProgram& rank);
 
 /// A transport over MPI for buffers in the memory of Kokkos's default execution space. Collective
 /// over `world`. Takes pinned_bytes(), and nothing on the device. All ranks name the same reach. On
 /// a host the copies are plain ones. Like agreed_reach(), in minitaw_comm_mpi_device.
-[[nodiscard]] std::unique_ptr<Transport> device_transport(
+std::unique_ptr<Transport> device_transport(
     MPI_Comm world, const schedule::Program& program, Reach reach);
 }  // namespace minitaw::comm::mpi

@@ -36,11 +36,11 @@ public:
   virtual ~Communicator() = default;
 
   /// Returns whether all calls are complete or on their device queue.
-  [[nodiscard]] virtual bool ready() = 0;
+  virtual bool ready() = 0;
   /// Collective over the communicator: ranks of equal colour get a communicator of theirs, ordered
   /// by key. When this one is ready, wait for the new one; with a negative colour it will never be,
   /// and is dropped.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+  virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
   virtual void issue(const Call& call, Queue queue) = 0;
   /// Begins the orderly end, on all ranks; ready() says when it is over.
@@ -54,10 +54,9 @@ class Api {
 public:
   virtual ~Api() = default;
 
-  [[nodiscard]] virtual UniqueId unique_id() = 0;
+  virtual UniqueId unique_id() = 0;
   /// Collective over `ranks` ranks that know the same id.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> init(
-      int ranks, const UniqueId& id, int rank) = 0;
+  virtual std::unique_ptr<Communicator> init(int ranks, const UniqueId& id, int rank) = 0;
   /// Calls in between are one operation: they progress together. Of one thread; must balance.
   virtual void group_start() = 0;
   virtual void group_end() = 0;
@@ -65,7 +64,7 @@ public:
 
 /// NCCL itself, where MINITAW_HAVE_NCCL. Communicators do not block: calls that wait can be aborted
 /// at any time.
-[[nodiscard]] Api& library();
+Api& library();
 /// "2.28.9", of the library that is loaded.
-[[nodiscard]] std::string library_version();
+std::string library_version();
 }  // namespace minitaw::comm::nccl

@@ -74,7 +74,7 @@ struct Member {
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
 
-  [[nodiscard]] int index_of(int rank) const {
+  int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
 };
@@ -147,11 +147,11 @@ public:
   }
 
   /// In the order that all ranks have.
-  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  const std::vector<Member>& members() const { return members_; }
 
   /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
   template <class Fits>
-  [[nodiscard]] const Member& find(const Fits& fits) const {
+  const Member& find(const Fits& fits) const {
     const auto found = std::ranges::find_if(members_, fits, &Member::plan);
     if (found == members_.end())
       throw LogicError("the program has no such communication of this rank");
@@ -277,17 +277,16 @@ public:
         queues_(options.queues),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
-      throw LogicError(
-          fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
-              scratch_bytes(program),
-              options.scratch.size()));
+      throw LogicError("NCCL's first messages need {} bytes of device memory, {} were given",
+          scratch_bytes(program),
+          options.scratch.size());
     for (const Member& member : communicators_.members())
       connect(member, options.scratch.data(), lane_bytes(program));
   }
 
-  [[nodiscard]] bool on_stream() const override { return true; }
+  bool on_stream() const override { return true; }
 
-  [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
+  const char* bytes_source() const override { return "by formula"; }
 
   void poll() override { communicators_.poll(); }
 
@@ -323,7 +322,7 @@ private:
     return nullptr;
   }
 
-  [[nodiscard]] Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
+  Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
   /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its
   /// member.

@@ -15,7 +15,7 @@ struct Options {
 };
 
 /// Bytes of device memory that the first messages and collectives need.
-[[nodiscard]] std::size_t scratch_bytes(const schedule::Program& program);
+std::size_t scratch_bytes(const schedule::Program& program);
 
 /// Transport over NCCL, on the device queue of each lane; connected here
 /// (docs/decisions/0007-nccl-communicators.md).
@@ -32,7 +32,7 @@ struct Options {
 /// Collective over `world`, the ranks of the program (else LogicError), each with a device of its
 /// own, current on the calling thread. Throws Error if NCCL fails, or does not find all ranks
 /// within five minutes.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(
+std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 
 // Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
@@ -51,8 +51,8 @@ struct CommunicatorPlan {
 
 /// The communicators for messages (inputs, gradients), then for collectives of several ranks; the
 /// same on all ranks.
-[[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 /// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes
 /// each.
-[[nodiscard]] std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
+std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
 }  // namespace minitaw::comm::nccl

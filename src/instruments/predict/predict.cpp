@@ -131,9 +131,8 @@ Prediction predict(const Case& c, const Machine& machine) {
   result.memory = memory_of(step);
   result.program = std::move(step.program);
   result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
-  const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
-    result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (c.ranks * peak);
+    result.mfu = model::flops_per_token(c.shape) * result.tokens_per_s / (c.ranks * peak);
   return result;
 }
 }  // namespace minitaw::predict

@@ -203,7 +203,7 @@ struct CudnnAttention::Library {
     std::size_t workspace;
   };
 
-  [[nodiscard]] const Plans& plans_of(const AttentionPart& part) const {
+  const Plans& plans_of(const AttentionPart& part) const {
     const auto at = plans.find(of_graph(part));
     if (at == plans.end())
       throw LogicError("cuDNN has no plans for " + text(part) + ": attention_prepare comes first");

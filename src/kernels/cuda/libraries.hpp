@@ -61,7 +61,7 @@ public:
 
   /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster
   /// than the first", ...
-  [[nodiscard]] std::vector<std::string> choices() const;
+  std::vector<std::string> choices() const;
 
 private:
   struct Plan;
@@ -72,7 +72,7 @@ private:
 };
 
 /// "13.0.2"
-[[nodiscard]] std::string cublaslt_version();
+std::string cublaslt_version();
 /// Why cuDNN cannot compute this part of causal attention here in bf16; empty if it can. Remembers
 /// its answers.
 [[nodiscard]] std::string reason_against_cudnn(const AttentionPart& part);
@@ -115,7 +115,7 @@ private:
 };
 
 /// "9.19.0"
-[[nodiscard]] std::string cudnn_version();
+std::string cudnn_version();
 /// "1.19.0"
-[[nodiscard]] std::string cudnn_frontend_version();
+std::string cudnn_frontend_version();
 }  // namespace minitaw::kernels::detail::cuda

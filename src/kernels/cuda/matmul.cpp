@@ -118,8 +118,7 @@ struct CublasLt::Plan {
       algorithm = offered.front();
   }
 
-  [[nodiscard]] cublasStatus_t enqueue(
-      cudaStream_t stream, void* workspace, const Product& product) {
+  cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
     const float alpha = 1;
     return cublasLtMatmul(handle,
         &operation,

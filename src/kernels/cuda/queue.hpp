@@ -11,9 +11,9 @@ public:
   void reserve(std::size_t size);
 
   /// Aligned to 256 bytes, as cuBLASLt asks.
-  [[nodiscard]] void* data() const { return data_; }
+  void* data() const { return data_; }
 
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  std::size_t bytes() const { return bytes_; }
 
 private:
   Kokkos::View<std::byte*, MemorySpace> memory_;
@@ -35,6 +35,6 @@ struct Queue {
 
 /// Returns the object of `exec`, made by the first call, alive until Kokkos ends; makes its device
 /// the thread's.
-[[nodiscard]] Queue& queue_of(const ExecutionSpace& exec);
-[[nodiscard]] std::size_t workspace_bytes();
+Queue& queue_of(const ExecutionSpace& exec);
+std::size_t workspace_bytes();
 }  // namespace minitaw::kernels::detail::cuda

@@ -14,7 +14,7 @@
 namespace minitaw::kernels::detail {
 /// Where the gradients of keys and values go.
 template <class E, class G>
-[[nodiscard]] KeyValues<G> sums_of(const AttentionPart& part, const AttentionBackward<E, G>& p) {
+KeyValues<G> sums_of(const AttentionPart& part, const AttentionBackward<E, G>& p) {
   if constexpr (std::is_same_v<E, G>)
     return part.choose(p.dqkv.data(), p.gradient_sums);
   else

@@ -130,7 +130,7 @@ struct Pack {
     return pack;
   }
 
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> floats() const {
+  KOKKOS_INLINE_FUNCTION Floats<n> floats() const {
     Floats<n> values;
     for (std::size_t i = 0; i < bytes / 4; ++i) {
       if constexpr (std::is_same_v<E, Bf16>) {
@@ -154,7 +154,7 @@ struct Pack<E, 1> {
 
   KOKKOS_INLINE_FUNCTION static Pack of(const Floats<1>& values) { return {store<E>(values[0])}; }
 
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<1> floats() const { return {{load(element)}}; }
+  KOKKOS_INLINE_FUNCTION Floats<1> floats() const { return {{load(element)}}; }
 };
 
 template <int n, class E>

@@ -44,7 +44,7 @@ public:
     check(cudaEventRecord(handle_, stream), "cudaEventRecord");
   }
 
-  [[nodiscard]] bool is_complete() const {
+  bool is_complete() const {
     const cudaError_t code = cudaEventQuery(handle_);
     if (code == cudaErrorNotReady)
       return false;
@@ -53,13 +53,13 @@ public:
   }
 
   /// Seconds from `start` to this event; both complete. Resolution about half a microsecond.
-  [[nodiscard]] double since(const Event& start) const {
+  double since(const Event& start) const {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start.handle_, handle_), "cudaEventElapsedTime");
     return 1e-3 * static_cast<double>(milliseconds);
   }
 
-  [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+  cudaEvent_t handle() const { return handle_; }
 
 private:
   cudaEvent_t handle_ = nullptr;
@@ -91,13 +91,11 @@ public:
     }
   }
 
-  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const {
+  cudaStream_t stream(schedule::Lane lane) const {
     return streams_[static_cast<std::size_t>(lane)];
   }
 
-  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const {
-    return *spaces_[static_cast<std::size_t>(lane)];
-  }
+  Kokkos::Cuda space(schedule::Lane lane) const { return *spaces_[static_cast<std::size_t>(lane)]; }
 
 private:
   std::array<cudaStream_t, schedule::lanes> streams_{};
@@ -128,7 +126,7 @@ public:
         begins_(units),
         ends_(units) {}
 
-  [[nodiscard]] bool asynchronous() const override { return true; }
+  bool asynchronous() const override { return true; }
 
   void begin_step() override {
     {
@@ -167,18 +165,18 @@ public:
       wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
   }
 
-  [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_acquire); }
+  int begun() const override { return begun_.load(std::memory_order_acquire); }
 
-  [[nodiscard]] int completed() const override {
+  int completed() const override {
     const std::scoped_lock lock(mutex_);
     for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();)
       ++completed_;
     return completed_;
   }
 
-  [[nodiscard]] void* event(int unit) const override { return ends_[unit].handle(); }
+  void* event(int unit) const override { return ends_[unit].handle(); }
 
-  [[nodiscard]] Span span(int unit) const override {
+  Span span(int unit) const override {
     const double ready = unit == 0 ? 0 : ends_[unit - 1].since(*start_);
     return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
   }
