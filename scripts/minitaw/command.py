@@ -34,6 +34,18 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
 
 
+def number(low, high, kind=float):
+    """The type of an option: a number, or a percentage, within bounds."""
+
+    def number(text):  # argparse says its name of what is none
+        value = kind(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
+        return kind(value)
+
+    return number
+
+
 # Files that the user has named.
 
 
@@ -79,8 +91,7 @@ def suffix_of(output, *suffixes):
     """Of a file that -o names, if it is one of these."""
     suffix = pathlib.Path(output).suffix
     if suffix not in suffixes:
-        *others, last = filter(None, suffixes)
-        raise BadInput(f'-o: "{output}" must end in {", ".join(others)} or {last}')
+        raise BadInput(f'-o: "{output}" must end in {" or ".join(suffixes)}')
     return suffix
 
 

@@ -4,10 +4,8 @@ all or for each rank (docs/report.md)."""
 
 import pandas
 
-from . import charts
-from .book import Picture, table
-from .drawing import WIDTH, as_image
-from .numbers import count_text, figure, percent
+from .book import table
+from .numbers import figure, percent
 from .record import rows_of, tokens_of
 from .settings import BATCH, TOLD
 
@@ -34,40 +32,19 @@ def best_of(cases, alike):
     return best[lines.ranks.transform("size") > 1]
 
 
-def picture_of(book, cases):
-    rows = []
-    for name, units in (("tokens_per_s", "token/s"), ("efficiency", "")):
-        points = charts.points_of(cases, name, "ranks")
-        rows.append([charts.chart(points, book.styles, name, units, "ranks")])
-    rows[0][0].names = []  # one legend is enough
-    return as_image(charts.chart_figure(rows, WIDTH))
-
-
-def scaling_part(book, kind, of_rank, cases):
-    """Pictures and a table of one kind of scaling, where `same` is fixed; nothing if there are no
-    such cases."""
-    best = best_of(cases, ["same", *FIXED, "line"])
-    parts = list(best.groupby(["same", *FIXED], sort=False))
-    if not parts:
-        return []
-    pictures = []
-    for (same, *_), some in parts[: charts.MOST_PANELS]:
-        step = f"{figure(same)} tokens in a step{of_rank}"
-        title = f"{kind} scaling: {step}, {count_text(some.seq.iloc[0])} in a sequence"
-        pictures.append(Picture(title, picture_of(book, some)))
-    rows = pandas.concat(some for _, some in best.groupby(["same", *FIXED, "line"], sort=False))
-    numbers = table(f"{kind} scaling in numbers", rows, COLUMNS)
-    return [pictures, *charts.not_drawn(len(parts) - len(pictures)), numbers]
+def scaling_part(kind, cases):
+    """A table of one kind of scaling, where `same` is fixed; nothing if there are no such cases."""
+    alike = ["same", *FIXED, "line"]
+    lines = best_of(cases, alike).groupby(alike, sort=False)
+    rows = [line for _, line in lines]
+    return [table(f"{kind} scaling", pandas.concat(rows), COLUMNS)] if rows else []
 
 
 def scaling_section(book):
     cases = book.valid.assign(tokens=[tokens_of(case) for case in rows_of(book.valid)])
-    strong = scaling_part(book, "Strong", "", cases.assign(same=cases.tokens))
-    of_rank = cases.assign(same=cases.tokens / cases.ranks)
-    weak = scaling_part(book, "Weak", " of each rank", of_rank)
-    if not strong + weak:
-        return (
-            "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, "
-            "kept the same"
-        )
-    return [*strong, *weak]
+    strong = scaling_part("Strong", cases.assign(same=cases.tokens))
+    weak = scaling_part("Weak", cases.assign(same=cases.tokens / cases.ranks))
+    return [*strong, *weak] or (
+        "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, kept "
+        "the same"
+    )

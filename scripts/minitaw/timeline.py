@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from .book import run_with
 from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
-from .drawing import GRID, legend_below, new_figure, save, short
+from .drawing import GRID, add_legend, new_figure, save, short
 from .events import PHASES, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
 from .record import cases, load, rows_of
@@ -150,7 +150,7 @@ def draw(timelines):
     panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
     panels[-1].set_xlabel(f"{unit} since the step began; grey: idle, or waits for transfers")
     add_names(panels[-1], events)
-    legend_below(drawn, panels[-1], columns=5)
+    add_legend(drawn, panels[-1])
     return drawn
 
 

@@ -7,7 +7,7 @@ import math
 import pandas
 
 from .command import PICTURES, BadInput, Parser, suffix_of, write_stdout
-from .drawing import legend_below, new_figure, save, styles_of
+from .drawing import add_legend, new_figure, save, styles_of
 from .history import (
     LEAST_CHANGE,
     RECENT,
@@ -119,7 +119,7 @@ def draw(found):
         draw_history(axes, f"{history.schedule[0]} ({number})", styles[name], history)
     axes.set_title(TITLE, loc="left", fontsize=9)
     axes.tick_params(axis="x", rotation=30)
-    legend_below(drawn, axes)
+    add_legend(drawn, axes)
     return drawn
 
 
