@@ -13,7 +13,7 @@ import numpy
 import pandas
 
 from .archive import SUFFIXES, pack, unpack
-from .command import BadInput, Parser, read_bytes, write_file, write_stdout
+from .command import BadInput, Parser, ending, read_bytes, write_file, write_stdout
 from .numbers import cell_text, plural, size_value
 from .record import array, cases, judged, load, rows_of, samples, tokens_of
 from .settings import MODEL
@@ -328,16 +328,13 @@ def parse(words):
     add(
         "--archive",
         metavar="FILE.tar.gz",
+        type=ending(*SUFFIXES),
         help="write the result files and what is printed into one file, to hand in",
     )
     options = parser.parse_args(words)
     sources = map(os.path.realpath, options.files)
-    if options.archive is not None and (
-        not options.archive.endswith(SUFFIXES) or os.path.realpath(options.archive) in sources
-    ):
-        raise BadInput(
-            f'--archive: "{options.archive}" must end in .tar.gz, and be none of the files to check'
-        )
+    if options.archive and os.path.realpath(options.archive) in sources:
+        raise BadInput(f"--archive: {options.archive} is one of the files to check")
     return options
 
 
@@ -351,7 +348,7 @@ def main(words=None):
     for path, one in found.items():
         said += f"# {pathlib.PurePath(path).name}\n" if len(found) > 1 else ""
         said += one.text()
-    if options.archive is not None:
+    if options.archive:
         write_file(options.archive, pack(contents, said))
     write_stdout(said)
     return int(any(one.reason for one in found.values()))

@@ -3,7 +3,6 @@
 cannot be used."""
 
 import argparse
-import contextlib
 import importlib
 import json
 import os
@@ -46,25 +45,30 @@ def number(low, high, kind=float):
     return number
 
 
+def ending(*suffixes):
+    """The type of an option: a file with one of these suffixes."""
+
+    def path(text):
+        if not text.endswith(suffixes):
+            raise argparse.ArgumentTypeError(f'"{text}" must end in {" or ".join(suffixes)}')
+        return text
+
+    return path
+
+
 # Files that the user has named.
-
-
-@contextlib.contextmanager
-def readable(name):
-    """A file that cannot be read becomes a sentence."""
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        why = getattr(error, "strerror", None) or "it does not fit into memory"
-        raise BadInput(f"{name} cannot be read: {why}") from error
 
 
 def read_bytes(name):
     """A file or what comes out of a pipe; a device never ends."""
-    with readable(name), open(name, "rb") as file:
-        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
-            raise BadInput(f"{name} is a device, not a file")
-        return file.read()
+    try:
+        with open(name, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is a device, not a file")
+            return file.read()
+    except (OSError, MemoryError) as error:
+        why = getattr(error, "strerror", None) or "it does not fit into memory"
+        raise BadInput(f"{name} cannot be read: {why}") from error
 
 
 def write_file(path, content):
@@ -85,14 +89,6 @@ def from_json(path, made, what):
     except MISSHAPEN as error:
         why = f"{type(error).__name__}: {str(error)[:100]}"
         raise BadInput(f"{path} is no {what}, or it is damaged ({why})") from error
-
-
-def suffix_of(output, *suffixes):
-    """Of a file that -o names, if it is one of these."""
-    suffix = pathlib.Path(output).suffix
-    if suffix not in suffixes:
-        raise BadInput(f'-o: "{output}" must end in {" or ".join(suffixes)}')
-    return suffix
 
 
 def write_stdout(text):

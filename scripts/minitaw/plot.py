@@ -14,9 +14,9 @@ from .command import (
     PICTURES,
     BadInput,
     Parser,
+    ending,
     from_json,
     number,
-    suffix_of,
     write_file,
     write_stdout,
 )
@@ -265,14 +265,12 @@ def parse(words):
         "-o",
         "--output",
         metavar="OUT",
+        type=ending(*PICTURES, ".csv"),
         action="append",
         required=True,
         help="a picture (.pdf, .svg, .png) or its numbers (.csv); may be repeated",
     )
-    options = parser.parse_args(words)
-    for output in options.output:
-        suffix_of(output, *PICTURES, ".csv")
-    return options
+    return parser.parse_args(words)
 
 
 def main(words=None):

@@ -2,7 +2,6 @@
 """Result files as tables of pandas (docs/results.md): a row is one repetition of a case. Names,
 units and sentences come from the file."""
 
-import functools
 import pathlib
 import string
 from dataclasses import dataclass, field
@@ -65,12 +64,6 @@ class File:
     figures_of_merit: list = field(default_factory=list)  # texts, one of each model
     slowest: str = ""  # a sentence on the rank that is slow in all cases
     content: h5py.File = None
-
-    @functools.cached_property
-    def docs(self):
-        """{column: sentence}"""
-        columns = columns_of(self.content["runs"])
-        return {name: attribute(column, "doc", "") for name, column in columns.items()}
 
     def part(self, run, name):
         """A dataset of a run; None if there is none."""

@@ -6,8 +6,8 @@ import pathlib
 import jinja2
 
 from .book import Book
-from .command import Parser, suffix_of, write_file, write_stdout
-from .numbers import count_text, listed, plural
+from .command import Parser, ending, write_file, write_stdout
+from .numbers import listed, plural
 from .provenance import program_of
 from .record import load_all
 from .sections import SECTIONS
@@ -30,14 +30,6 @@ def origin_of(book):
     ]
 
 
-def shared_by(book):
-    """Texts of the settings that all cases have in common."""
-    found = shared_settings(book.cases)
-    if book.cases.seq.nunique() == 1:
-        found.append(f"{count_text(int(book.cases.seq.iloc[0]))} tokens in a sequence")
-    return found
-
-
 def page(runs):
     """The whole page as text."""
     book = Book(runs)
@@ -52,7 +44,7 @@ def page(runs):
     text = environment.get_template("report.html").render(
         book=book,
         origin=origin_of(book),
-        shared=shared_by(book),
+        shared=shared_settings(book.cases),
         sections={name: make(book) for name, make in SECTIONS.items()},
     )
     return text + "\n"
@@ -66,9 +58,13 @@ def main(words=None):
     )
     parser.add_argument("files", metavar="FILE.h5", nargs="+", help="result file of minitaw run")
     parser.add_argument(
-        "-o", "--output", metavar="OUT.html", default="report.html", help="default: %(default)s"
+        "-o",
+        "--output",
+        metavar="OUT.html",
+        type=ending(".html"),
+        default="report.html",
+        help="default: %(default)s",
     )
     options = parser.parse_args(words)
-    suffix_of(options.output, ".html")
     write_file(options.output, page(load_all(options.files)))
     write_stdout(f"{options.output}\n")

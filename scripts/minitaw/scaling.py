@@ -2,8 +2,6 @@
 """Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for
 all or for each rank (docs/report.md)."""
 
-import pandas
-
 from .book import table
 from .numbers import figure, percent
 from .record import rows_of, tokens_of
@@ -20,11 +18,12 @@ COLUMNS = {
 }
 
 
-def best_of(cases, alike):
+def best_of(cases):
     """The fastest case of each number of ranks, where there are several numbers, with what it gains
     on the fewest ranks."""
+    alike = ["same", *FIXED, "line"]
     rising = cases.sort_values("tokens_per_s")
-    best = rising.groupby([*alike, "ranks"], sort=False).tail(1).sort_values("ranks")
+    best = rising.groupby([*alike, "ranks"], sort=False).tail(1).sort_values([*alike, "ranks"])
     lines = best.groupby(alike, sort=False)
     first = lines[["tokens_per_s", "tokens_per_s_rank"]].transform("first")
     best["gain"] = best.tokens_per_s / first.tokens_per_s
@@ -34,10 +33,8 @@ def best_of(cases, alike):
 
 def scaling_part(kind, cases):
     """A table of one kind of scaling, where `same` is fixed; nothing if there are no such cases."""
-    alike = ["same", *FIXED, "line"]
-    lines = best_of(cases, alike).groupby(alike, sort=False)
-    rows = [line for _, line in lines]
-    return [table(f"{kind} scaling", pandas.concat(rows), COLUMNS)] if rows else []
+    best = best_of(cases)
+    return [] if best.empty else [table(f"{kind} scaling", best, COLUMNS)]
 
 
 def scaling_section(book):

@@ -192,8 +192,7 @@ def time_section(book):
     if known.empty:
         return "no case has it"
     columns = {name: (title, seconds_text) for name, (title, _, _) in STEP_PARTS.items()}
-    shares = {"exposed_share": ("exposed, share", percent), "idle_share": ("idle, share", percent)}
-    return [table("Parts of a step, mean over ranks", known, columns | shares)]
+    return [table("Parts of a step, mean over ranks", known, columns)]
 
 
 def memory_texts(run):

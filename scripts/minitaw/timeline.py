@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from .book import run_with
-from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
+from .command import PICTURES, BadInput, Parser, ending, write_file, write_stdout
 from .drawing import GRID, add_legend, new_figure, save, short
 from .events import PHASES, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
@@ -181,20 +181,18 @@ def trace(timelines):
 
 def chosen_cases(path, numbers):
     table = cases(load(path)).set_index("case", drop=False)
+    for number in numbers:
+        if number not in table.index:
+            raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")
+    if numbers:
+        return rows_of(table.loc[numbers])
     kept = [case for case in rows_of(table) if run_with(case, "timeline/rank") is not None]
-    if numbers is None and len(kept) != 1:
+    if len(kept) != 1:
         raise BadInput(
             f"{path} has timelines of {plural(len(kept), 'case')}; minitaw run --timeline keeps "
             "them, and --case chooses some"
         )
-    if numbers in (None, "all"):
-        return kept
-    chosen = []
-    for number in numbers.split(","):
-        if not number.isdecimal() or int(number) not in table.index:
-            raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")
-        chosen.append(table.loc[int(number)])
-    return chosen
+    return kept
 
 
 def main(words=None):
@@ -211,16 +209,19 @@ def main(words=None):
         "-o",
         "--output",
         metavar="OUT",
+        type=ending(*PICTURES, ".json"),
         default="timeline.png",
         help="a picture (.png, .svg, .pdf) or a trace (.json); default: %(default)s",
     )
     parser.add_argument(
         "--case",
         metavar="N",
-        help="numbers of cases of the result file, as 0,2 or all, if several have a timeline",
+        type=int,
+        nargs="+",
+        default=[],
+        help="numbers of cases of the result file, if several have a timeline",
     )
     options = parser.parse_args(words)
-    suffix = suffix_of(options.output, *PICTURES, ".json")
     if options.output in options.files:
         raise BadInput(f"-o: {options.output} is read")
     timelines = []
@@ -229,7 +230,7 @@ def main(words=None):
             timelines += predicted_timelines(path)
         else:
             timelines += map(measured_timeline, chosen_cases(path, options.case))
-    if suffix == ".json":
+    if options.output.endswith(".json"):
         write_file(options.output, trace(timelines))
     else:
         save(draw(timelines), options.output)
