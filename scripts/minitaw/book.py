@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas
 
 from .drawing import styles_of
-from .numbers import NO_FIGURE, count_text, exists, listed
+from .numbers import NO_FIGURE, count_text, exists
 from .record import array, cases, rows_of
 from .settings import TOLD, setting_text, telling
 
@@ -50,9 +50,6 @@ class Book:
         )
         self.valid = self.cases[found.valid]
         self.styles = styles_of(self.cases.line)
-        shaped = (" ".join(session.get("links", [])) for session in self.sessions)
-        links = dict.fromkeys(filter(None, shaped))
-        self.links = [f"links between nodes: {listed(links, 3)}"] if links else []
 
     def with_array(self, name):
         """The cases that have this array, and of each a repetition with it."""

@@ -21,7 +21,7 @@ from .command import (
     write_stdout,
 )
 from .drawing import save, styles_of
-from .numbers import bits_per_second, listed, plural, size_value
+from .numbers import bits_per_second, cell_text, listed, plural, size_value
 from .record import File, cases, clean, links_of, load_all, reason_of, rows_of
 from .settings import DERIVED
 
@@ -69,7 +69,7 @@ def predicted_table(content, file):
         valid=valid,
         verdict=valid.map({True: "VALID", False: "INVALID: does not fit"}),
         runs=[[]] * len(found),
-        file=[file] * len(found),
+        file=file,
     )
 
 
@@ -87,8 +87,8 @@ def rate_of(case):
 
 
 def cases_of(names):
-    """A table of all cases, measured and predicted. Rates have as many digits as a person
-    writes."""
+    """A table of all cases, measured and predicted, whose rates are equal where a person has
+    written the same."""
     predictions = [name for name in names if name.endswith(".json")]
     tables = list(map(predicted, predictions))
     if results := [name for name in names if name not in predictions]:
@@ -96,9 +96,7 @@ def cases_of(names):
         rates = [rate_of(case) for case in rows_of(measured)]
         tables.insert(0, measured.assign(**{RATE: rates}))
     found = pandas.concat(tables, ignore_index=True)
-    return found.assign(
-        line=found.schedule, **{RATE: found[RATE].map("{:.4g}".format).astype(float)}
-    )
+    return found.assign(line=found.schedule, **{RATE: found[RATE].round(6)})
 
 
 # What is drawn.
@@ -121,19 +119,13 @@ def with_x(table, axis):
     return table.assign(x=values.fillna("default").where(has_option), line=lines)
 
 
-def value_text(value):
-    """As --where has it, after K, M and G are multiplied out."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if is_whole else value)
-
-
 def chosen(table, conditions):
     """The cases that --where wants."""
     for word in conditions:
         name, _, values = word.partition("=")
         try:
             wanted = [str(size_value(value)) for value in values.split(",")]
-            table = table[table[name].map(value_text).isin(wanted)]
+            table = table[table[name].map(cell_text).isin(wanted)]
         except (KeyError, ValueError) as error:
             raise BadInput(f"--where: {word} is no setting and size, as hidden=4K") from error
     return table
@@ -141,11 +133,11 @@ def chosen(table, conditions):
 
 def refuse_several(same, axis):
     """Cases at one place of a line."""
-    names = [name for name in same.file.iloc[0].settings if same[name].nunique() > 1]
-    names = [name for name in names if name not in DERIVED]
+    settings = [name for name in same.file.iloc[0].settings if name not in DERIVED]
+    names = [name for name in settings if same[name].nunique() > 1]
     first = same.iloc[0]
-    choices = " ".join(f"--where {name}={value_text(first[name])}" for name in names)
-    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {value_text(first.x)}")
+    choices = " ".join(f"--where {name}={cell_text(first[name])}" for name in names)
+    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {cell_text(first.x)}")
     differ = " and ".join(names) or "their file"
     raise BadInput(f"{where}, which differ in {differ}: choose by {choices or 'file'}")
 
@@ -196,8 +188,6 @@ def points_and_note(table, options):
 def draw(points, note, units, options):
     """units: {column: unit}."""
     name, unit = options.y, units.get(options.y, "")
-    if options.relative_to:
-        name, unit = f"{LABELS.get(name, name)} relative to {options.relative_to}", ""
     kinds = {(True,): ", predicted", (False,): ""}
     kind = kinds.get(tuple(points.predicted.unique()), ", hollow: predicted")
     across = label_of(options.x, units.get(options.x, ""))
@@ -211,8 +201,6 @@ def draw(points, note, units, options):
 def numbers_text(points, units, options):
     names = [options.x, options.y]
     titles = [f"{name} [{units[name]}]" if name in units else name for name in names]
-    if options.relative_to:
-        titles[1] = f"{options.y} relative to {options.relative_to}"
     kinds = points.predicted.map({True: "predicted", False: "measured"})
     found = pandas.DataFrame({"schedule": points.line, "kind": kinds})
     found[[*titles, "low", "high"]] = points[["x", "value", "low", "high"]]
@@ -278,6 +266,8 @@ def main(words=None):
     table = cases_of(options.files)
     points, note = points_and_note(table, options)
     units = UNITS | table.file[0].units
+    if options.relative_to:
+        options.y = f"{LABELS.get(options.y, options.y)} relative to {options.relative_to}"
     for output in options.output:
         if output.endswith(".csv"):
             write_file(output, numbers_text(points, units, options))

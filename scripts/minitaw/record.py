@@ -120,7 +120,7 @@ def load(path, content=None, letter=""):
     for a file that is missing, no result, damaged or of another schema."""
     file = File(pathlib.Path(path), letter, content=opened(str(path), content))
     runs = guarded(str(path), lambda: loaded(file))
-    return judged(runs).assign(file=[file] * len(runs)).reset_index(drop=True)
+    return judged(runs).assign(file=file)
 
 
 def load_all(paths):
@@ -181,11 +181,8 @@ def cases(runs):
     found[whole] = counted[whole].quantile(interpolation="lower").astype(int)
     found["samples"] = counted.samples.sum()
     found["repeats"] = groups.repeats.last()
-    parts = {key: [] for key in found.index}
-    for row in rows_of(runs):
-        parts[row.file, row.case].append(row)
-    found["verdict"] = list(map(verdict_of, parts.values()))
-    found["runs"] = list(parts.values())
+    found["runs"] = [rows_of(some) for _, some in groups]
+    found["verdict"] = found.runs.map(verdict_of)
     found = judged(found.reset_index())
     found["label"] = [f"{file.letter}{case}" for file, case in zip(found.file, found.case)]
     return found

@@ -22,11 +22,13 @@ def origin_of(book):
     nodes = max((len(set(session.get("nodes", []))) for session in sessions), default=0)
     devices = dict.fromkeys(text for session in sessions for text in session.get("devices", []))
     dates = sorted(session["started"] for session in sessions if session.get("started"))
+    links = dict.fromkeys(" ".join(session.get("links", [])) for session in sessions)
+    shaped = listed(filter(None, links), 3)
     return [
         f"miniTaw {listed(programs, 3)}",
         f"{plural(ranks, 'rank')} on {plural(nodes, 'node')}: {listed(devices, 3)}",
         " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]])),
-        *book.links,
+        *[f"links between nodes: {shaped}"] * bool(shaped),
     ]
 
 

@@ -4,7 +4,7 @@ all or for each rank (docs/report.md)."""
 
 from .book import table
 from .numbers import figure, percent
-from .record import rows_of, tokens_of
+from .record import tokens_of
 from .settings import BATCH, TOLD
 
 FIXED = [name for name in TOLD if name not in ("ranks", "groups", "replicas", *BATCH)] + ["seq"]
@@ -38,7 +38,7 @@ def scaling_part(kind, cases):
 
 
 def scaling_section(book):
-    cases = book.valid.assign(tokens=[tokens_of(case) for case in rows_of(book.valid)])
+    cases = book.valid.assign(tokens=tokens_of)
     strong = scaling_part("Strong", cases.assign(same=cases.tokens))
     weak = scaling_part("Weak", cases.assign(same=cases.tokens / cases.ranks))
     return [*strong, *weak] or (

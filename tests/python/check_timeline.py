@@ -52,8 +52,8 @@ def check_sample():
     expected = [f"rank {rank} (group {group}) compute" for rank, group in enumerate((0, 1, 1))]
     # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
     assert list(named) == expected and numpy.allclose([*named.values()], [0.5, 3.9, 6.8]), named
-    shares = "40.0% computing, 35.0% exposed to transfers, 25.0% idle"
-    assert timeline.note == f"step 1250 ms: {shares}; 33.3% of communication hidden"
+    shares = "40.0 % computing, 35.0 % exposed to transfers, 25.0 % idle"
+    assert timeline.note == f"step 1.250 s: {shares}; 33.3 % of communication hidden"
 
 
 def check_overlaps():
