@@ -127,7 +127,8 @@ def compare_times(times, rules, count):
     elif not found.ratio:
         needed = f"{times.needed(rules.alone)} are needed"
         found.word = "AMBIGUOUS"
-        found.reason = f"{times.few()} too few for a confidence of {rules.alone:.4g}: {needed}"
+        counts = f"{len(times.base)} and {len(times.new)} {times.unit}"
+        found.reason = f"{counts} are too few for a confidence of {rules.alone:.4g}: {needed}"
     else:
         sure = times.ratio(rules.together(count))
         found.word, found.reason = judge(found.ratio, sure, rules, count)

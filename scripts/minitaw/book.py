@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pandas
 
 from .drawing import styles_of
-from .numbers import NO_FIGURE, count_text, exists, listed, plural
-from .record import array, cases, reason_of, rows_of
+from .numbers import NO_FIGURE, count_text, exists
+from .record import array, cases, rows_of
 from .settings import TOLD, setting_text, telling
 
 
@@ -50,9 +50,6 @@ class Book:
         )
         self.valid = self.cases[found.valid]
         self.styles = styles_of(self.cases.line)
-        shaped = (" ".join(session.get("links", [])) for session in self.sessions)
-        links = dict.fromkeys(filter(None, shaped))
-        self.links = [f"links between nodes: {listed(links, 3)}"] if links else []
 
     def with_array(self, name):
         """The cases that have this array, and of each a repetition with it."""
@@ -77,19 +74,6 @@ def run_with(case, name):
     """The first repetition that has this array, a valid one if there is one; None without."""
     runs = sorted(case.runs, key=lambda run: not run.valid)
     return next((run for run in runs if array(run, name).size), None)
-
-
-def left_out(reasons, count):
-    """What a picture does not show, and why: "left out: 2 of 9 cases (2 × does not fit)"."""
-    if not len(reasons):
-        return ""
-    counts = pandas.Series(reasons).value_counts(sort=False)
-    why = listed(f"{number} × {reason}" for reason, number in counts.items())
-    return f"left out: {len(reasons)} of {plural(count, 'case')} ({why})"
-
-
-def not_valid(some):
-    return [reason_of(case) for case in rows_of(some[~some.valid])]
 
 
 def table(caption, some, columns, more=()):

@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Charts of the page, of pictures and of figures for a paper: lines over a number, or bars of names
+"""Charts of the page and figures for a paper: lines over a number, or bars of names
 (docs/report.md)."""
 
 import math
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy
 import pandas
 from matplotlib.transforms import ScaledTranslation
 from pandas.api.types import is_numeric_dtype
 
-from .drawing import GRID, LINE, POINTS, add_legend, legend_size, new_figure, short
-from .numbers import byte_unit, count_text, exists, plural, time_unit
+from .drawing import GRID, LINE, POINTS, WIDTH, add_legend, new_figure, short
+from .numbers import byte_unit, count_text, exists, time_unit
 from .record import rows_of
 
-MOST_PANELS = 12  # of a picture or page, which says how many there are
 MOST_TICKS = 8
 LEAST_STEP = 1.1  # between ticks: marks over each other say nothing
 ASIDE, MOST_ASIDE = 2, 10  # points between lines, so that none hides another, and of all of them
@@ -33,14 +30,6 @@ LABELS = {
     "group_count": "groups",
     "between.rate": "adapter of a node",
 }
-
-
-@dataclass
-class Chart:
-    draw: Callable  # of axes
-    height: float  # inches, without its legend
-    names: list  # in the legend
-    title: str = ""
 
 
 # Numbers.
@@ -88,15 +77,28 @@ def whiskers(points):
     return None if numpy.isnan(lengths).all() else lengths.clip(0)
 
 
-# Lines and bars.
+# Figures.
 
 
-def draw_lines(axes, points, styles):
-    lines = points.groupby(["line", "predicted"], sort=False)
-    step = min(ASIDE, MOST_ASIDE / lines.ngroups)
-    for number, ((name, predicted), some) in enumerate(lines):
+def filled(text, width):
+    """Broken into lines that fit beside an axis."""
+    return textwrap.fill(text, int((width - AXIS) / LETTER))
+
+
+def add_note(drawn, text):
+    """Below the axis of a figure, which grows."""
+    (axes,), text = drawn.axes, filled(text, drawn.get_figwidth())
+    axes.set_xlabel(f"{axes.get_xlabel()}\n{text}")
+    drawn.set_figheight(drawn.get_figheight() + LINE * (1 + text.count("\n")))
+
+
+def lines(points, styles, label, across, width=WIDTH):
+    drawn = new_figure(width, max(2.5, 0.6 * width))
+    axes, parts = drawn.subplots(), points.groupby(["line", "predicted"], sort=False)
+    step = min(ASIDE, MOST_ASIDE / parts.ngroups)
+    for number, ((name, predicted), some) in enumerate(parts):
         some = some.sort_values("x")
-        drawn = axes.errorbar(
+        line = axes.errorbar(
             some.x,
             some.value,
             yerr=whiskers(some),
@@ -106,14 +108,18 @@ def draw_lines(axes, points, styles):
             fillstyle="none" if predicted else "full",
             **styles[name],
         )
-        aside = step * (number - (lines.ngroups - 1) / 2) / POINTS
-        moved = axes.transData + ScaledTranslation(aside, 0, axes.figure.dpi_scale_trans)
-        for part in drawn.get_children():
+        aside = step * (number - (parts.ngroups - 1) / 2) / POINTS
+        moved = axes.transData + ScaledTranslation(aside, 0, drawn.dpi_scale_trans)
+        for part in line.get_children():
             part.set_transform(moved)
     low, high = axes.get_ylim()
     axes.set_ylim(min(0, low), 1.06 * max(high, 1e-12))
     axes.grid(True, linewidth=0.6, **GRID)
     mark_numbers(axes, sorted(points.x.unique().tolist()))
+    axes.set_title(filled(label, width), loc="left", fontsize=9)
+    axes.set_xlabel(filled(across, width))
+    add_legend(drawn, axes)
+    return drawn
 
 
 def mark_numbers(axes, numbers):
@@ -129,45 +135,36 @@ def mark_numbers(axes, numbers):
     axes.margins(x=0.08)
 
 
-def bars(names, parts, label, errors=None):
+def bars(names, parts, label, width=WIDTH, errors=None):
     """A bar for each name, of parts that follow each other: [(title, lengths, look)]."""
-    names, rows = [short(name) for name in names], range(len(names))
-
-    def draw(axes):
-        left = 0
-        for title, lengths, look in parts:
-            axes.barh(rows, lengths, 0.7, left, label=title, xerr=errors, capsize=3, **look)
-            left = left + lengths
-        axes.set_yticks(rows, names, fontsize=9)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(label)
-        axes.grid(True, axis="x", linewidth=0.6, **GRID)
-
-    height = sum(0.3 + 0.12 * name.count("\n") for name in names)
-    return Chart(draw, 0.9 + height, [title for title, _, _ in parts if title])
+    names, rows, left = [short(name) for name in names], range(len(names)), 0
+    drawn = new_figure(width, 0.9 + sum(0.3 + 0.12 * name.count("\n") for name in names))
+    axes = drawn.subplots()
+    for title, lengths, look in parts:
+        axes.barh(rows, lengths, 0.7, left, label=title, xerr=errors, capsize=3, **look)
+        left = left + lengths
+    axes.set_yticks(rows, names, fontsize=9)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(filled(label, width))
+    axes.grid(True, axis="x", linewidth=0.6, **GRID)
+    add_legend(drawn, axes)
+    return drawn
 
 
-def chart(points, styles, name, units, across, more=""):
+def chart(points, styles, name, units, across, more="", width=WIDTH):
     """Lines over numbers; bars where x is a name, or the same for all."""
     divisor, unit = handy(units, points.value.max())
     points = points.assign(**points[["value", "low", "high"]] / divisor)
     label = label_of(name, unit) + more
     if is_numeric_dtype(points.x) and points.x.nunique() > 1:
-
-        def draw(axes):
-            draw_lines(axes, points, styles)
-            axes.set_title(label, loc="left", fontsize=9)
-            axes.set_xlabel(across)
-
-        return Chart(draw, 2.5, list(points.line.unique()))
-
+        return lines(points, styles, label, across, width)
     points = pandas.concat(some for _, some in points.groupby("line", sort=False))
     names = points.line + (", " + points.x.astype(str) if points.x.nunique() > 1 else "")
     edges = [styles[line]["color"] for line in points.line]
     fills = ["none" if hollow else edge for hollow, edge in zip(points.predicted, edges)]
     look = {"color": fills, "edgecolor": edges}
-    return bars(names, [("", points.value.to_numpy(), look)], label, whiskers(points))
+    return bars(names, [("", points.value.to_numpy(), look)], label, width, whiskers(points))
 
 
 def stack(names, parts, looks, label, units):
@@ -180,42 +177,3 @@ def stack(names, parts, looks, label, units):
         look = {"color": colour, "hatch": hatch, "edgecolor": "#ffffff", "linewidth": 0.4}
         found.append((title, parts[column].to_numpy() / divisor, look))
     return bars(names, found, label.format(unit))
-
-
-# Figures.
-
-
-def draw_chart(part, chart, width):
-    """Into a figure or a part of one, with the legend below."""
-    axes = part.subplots()
-    chart.draw(axes)
-    letters = int((width - AXIS) / LETTER)
-    axes.set_xlabel(textwrap.fill(axes.get_xlabel(), letters))
-    axes.set_title(textwrap.fill(axes.get_title("left"), letters), loc="left", fontsize=9)
-    axes.set_title(chart.title)
-    if chart.names:
-        add_legend(part, axes, width)
-
-
-def chart_figure(rows, width, title="", note=""):
-    """A figure of rows of charts, of which some may be None, each so many inches wide."""
-    columns, heights = max(map(len, rows)), []
-    for row in rows:
-        sizes = [chart.height + legend_size(chart.names, width)[1] for chart in row if chart]
-        heights.append(max(sizes))
-    title, note = (textwrap.fill(text, int(columns * width / LETTER)) for text in (title, note))
-    lines = sum(1.5 + text.count("\n") for text in (title, note) if text)
-    drawn = new_figure(width * columns, sum(heights) + LINE * lines)
-    parts = drawn.subfigures(len(rows), columns, squeeze=False, height_ratios=heights)
-    for some, row in zip(parts, rows):
-        for part, chart in zip(some, row):
-            if chart:
-                draw_chart(part, chart, width)
-    drawn.suptitle(title, fontsize=9)
-    drawn.supxlabel(note, x=0.01, ha="left", fontsize=8)
-    return drawn
-
-
-def not_drawn(rest):
-    """A paragraph on panels that are too many for a page."""
-    return [f"{plural(rest, 'panel')} more not drawn; the tables have their numbers."] * (rest > 0)

@@ -13,8 +13,8 @@ import numpy
 import pandas
 
 from .archive import SUFFIXES, pack, unpack
-from .command import BadInput, Parser, read_bytes, write_file, write_stdout
-from .numbers import cell_text, plural, size_value
+from .command import BadInput, Parser, ending, read_bytes, write_file, write_stdout
+from .numbers import cell_text, percent, plural, size_value
 from .record import array, cases, judged, load, rows_of, samples, tokens_of
 from .settings import MODEL
 
@@ -70,10 +70,9 @@ class Official:
             yield f"official: no: {self.reason}"
         else:
             yield f"official: yes ({self.size}, {self.tier})"
-        others = self.reasons[1:]
-        yield from (f"# also: {reason}" for reason in others[: MOST_REASONS - 1])
-        if len(others) >= MOST_REASONS:
-            yield f"# and {len(others) - MOST_REASONS + 1} more"
+        yield from (f"# also: {reason}" for reason in self.reasons[1:MOST_REASONS])
+        if len(self.reasons) > MOST_REASONS:
+            yield f"# and {len(self.reasons) - MOST_REASONS} more"
         if self.judged:
             yield f"# judged: {self.judged}, by the rules of {self.size} that a program can check"
             yield FOR_PEOPLE
@@ -95,7 +94,7 @@ def judgement(seconds, warmup):
     spread = (q3 - q1) / median
     doubts = ["no warm-up"] if warmup == 0 else []
     if spread > WIDEST_SPREAD:
-        doubts.append(f"noisy: quartiles {100 * spread:.0f} % of the median apart")
+        doubts.append(f"noisy: quartiles {percent(spread, 0)} of the median apart")
     return f"VALID ({'; '.join(doubts)})" if doubts else "VALID"
 
 
@@ -153,10 +152,7 @@ def read_size(name):
     """What the deck of a size says: settings, as in a result, but `seq` are its lengths,
     rising."""
     deck = tomllib.loads((DECKS / f"{name}.toml").read_text(encoding="utf-8"))
-    size = {}
-    for key, value in deck.items():
-        size[key] = value if isinstance(value, list) else size_value(value)
-    return size | {
+    return {key: size_value(value) for key, value in deck.items()} | {
         "name": name,
         "weak": "micro_batches_per_rank" in deck,
         "seq": sorted(map(size_value, deck["seq"])),
@@ -176,13 +172,6 @@ def least_seconds(size):
 # What of the rules is not kept, one sentence each.
 
 
-def sequences_of(size, ranks):
-    """Of a step."""
-    if size["weak"]:
-        return size["micro_batch"] * size["micro_batches_per_rank"] * ranks
-    return size["micro_batch"] * size["micro_batches"]
-
-
 def broken_rules(case, size):
     """Of one case."""
     name, ranks = size["name"], case.ranks
@@ -196,7 +185,10 @@ def broken_rules(case, size):
             yield f"{key} = {case[key]}, {name} needs {size[key]}"
     if case.seq not in size["seq"]:
         yield f"seq = {case.seq} is no length of {name}"
-    sequences = sequences_of(size, ranks)
+    micro_batches = (
+        ranks * size["micro_batches_per_rank"] if size["weak"] else size["micro_batches"]
+    )
+    sequences = size["micro_batch"] * micro_batches
     if tokens_of(case) != sequences * case.seq:
         found = plural(case.micro_batch * case.micro_batches, "sequence")
         yield f"{found} in a step, {name} has {sequences}"
@@ -328,30 +320,28 @@ def parse(words):
     add(
         "--archive",
         metavar="FILE.tar.gz",
+        type=ending(*SUFFIXES),
         help="write the result files and what is printed into one file, to hand in",
     )
     options = parser.parse_args(words)
     sources = map(os.path.realpath, options.files)
-    if options.archive is not None and (
-        not options.archive.endswith(SUFFIXES) or os.path.realpath(options.archive) in sources
-    ):
-        raise BadInput(
-            f'--archive: "{options.archive}" must end in .tar.gz, and be none of the files to check'
-        )
+    if options.archive and os.path.realpath(options.archive) in sources:
+        raise BadInput(f"--archive: {options.archive} is one of the files to check")
     return options
 
 
 def main(words=None):
     options = parse(words)
     contents = contents_of(options.files)
-    found = {}
-    for path, content in contents.items():
-        found[path] = official(load(path, content), options.tier, options.published)
+    found = {
+        path: official(load(path, content), options.tier, options.published)
+        for path, content in contents.items()
+    }
     said = ""
     for path, one in found.items():
         said += f"# {pathlib.PurePath(path).name}\n" if len(found) > 1 else ""
         said += one.text()
-    if options.archive is not None:
+    if options.archive:
         write_file(options.archive, pack(contents, said))
     write_stdout(said)
     return int(any(one.reason for one in found.values()))

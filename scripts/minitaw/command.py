@@ -3,7 +3,6 @@
 cannot be used."""
 
 import argparse
-import contextlib
 import importlib
 import json
 import os
@@ -34,25 +33,42 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
 
 
+def number(low, high, kind=float):
+    """The type of an option: a number, or a percentage, within bounds."""
+
+    def number(text):  # argparse says its name of what is none
+        value = kind(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
+        return kind(value)
+
+    return number
+
+
+def ending(*suffixes):
+    """The type of an option: a file with one of these suffixes."""
+
+    def path(text):
+        if not text.endswith(suffixes):
+            raise argparse.ArgumentTypeError(f'"{text}" must end in {" or ".join(suffixes)}')
+        return text
+
+    return path
+
+
 # Files that the user has named.
-
-
-@contextlib.contextmanager
-def readable(name):
-    """A file that cannot be read becomes a sentence."""
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        why = getattr(error, "strerror", None) or "it does not fit into memory"
-        raise BadInput(f"{name} cannot be read: {why}") from error
 
 
 def read_bytes(name):
     """A file or what comes out of a pipe; a device never ends."""
-    with readable(name), open(name, "rb") as file:
-        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
-            raise BadInput(f"{name} is a device, not a file")
-        return file.read()
+    try:
+        with open(name, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is a device, not a file")
+            return file.read()
+    except (OSError, MemoryError) as error:
+        why = getattr(error, "strerror", None) or "it does not fit into memory"
+        raise BadInput(f"{name} cannot be read: {why}") from error
 
 
 def write_file(path, content):
@@ -73,15 +89,6 @@ def from_json(path, made, what):
     except MISSHAPEN as error:
         why = f"{type(error).__name__}: {str(error)[:100]}"
         raise BadInput(f"{path} is no {what}, or it is damaged ({why})") from error
-
-
-def suffix_of(output, *suffixes):
-    """Of a file that -o names, if it is one of these."""
-    suffix = pathlib.Path(output).suffix
-    if suffix not in suffixes:
-        *others, last = filter(None, suffixes)
-        raise BadInput(f'-o: "{output}" must end in {", ".join(others)} or {last}')
-    return suffix
 
 
 def write_stdout(text):

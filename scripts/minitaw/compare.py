@@ -2,11 +2,10 @@
 """Has a result become slower, larger or wrong against another one? For people, programs and CI jobs
 (docs/compare.md). The command; comparison.py has the answer."""
 
-import argparse
 import math
 
 from .aspects import Rules
-from .command import BadInput, Parser, write_file, write_stdout
+from .command import BadInput, Parser, number, write_file, write_stdout
 from .comparison import compare
 from .comparison_text import as_json, as_text
 from .junit import as_junit
@@ -16,18 +15,6 @@ from .record import load_all
 # A half and more can only be a slip: 5 for 5 %.
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 1e-9, 0.499
 MOST_LOOKS = 1000
-
-
-def number(low, high, kind=float):
-    """The type of an option: a number, or a percentage, within bounds."""
-
-    def number(text):  # argparse says its name of what is none
-        value = kind(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
-        return kind(value)
-
-    return number
 
 
 def threshold(text):

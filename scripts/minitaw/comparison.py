@@ -10,7 +10,7 @@ from .aspects import SEVERITY, Aspect, Rules, all_aspects, compare_times, worst
 from .command import BadInput
 from .intervals import mean_times, times_of
 from .matching import WHAT_MATTERS, match_cases, value_of
-from .numbers import plural
+from .numbers import percent, plural
 from .record import cases
 from .settings import EFFORT
 
@@ -90,7 +90,7 @@ class Comparison:
         others = f"; times of {plural(rest, 'case')} were not compared" if rest else ""
         return (
             f"no step time of {plural(len(judged), 'case')} is longer by more than "
-            f"{100 * slower:.1f} %{which}, {100 * self.rules.confidence:.4g} % sure{others}"
+            f"{percent(slower)}{which}, {100 * self.rules.confidence:.4g} % sure{others}"
         )
 
 

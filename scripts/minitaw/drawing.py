@@ -40,16 +40,8 @@ GRID = {"color": "#808080", "alpha": 0.25}
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the
 # same in grey print.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"]
-BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, BLACK, GREY = COLOURS
 SCHEDULES = {
-    "tawpipe": BLUE,
-    "weipipe": VERMILION,
-    "fsdp": GREEN,
-    "zbv": PURPLE,
-    "1f1b": SKY,
-    "zb1": ORANGE,
-    "zb2": BLACK,
-    "ddp": GREY,
+    **dict(zip("tawpipe weipipe fsdp zbv 1f1b zb1 zb2 ddp".split(), COLOURS)),
     "csv": "#7a5195",
     "serial": "#8c6d31",
 }
@@ -101,36 +93,19 @@ def short(name, width=LONGEST_NAME):
     return "\n".join(lines).replace("\u200b ", "").replace("\u200b", "") or NO_FIGURE
 
 
-def legend_size(names, width, most=8):
-    """Columns that fit into a width in inches, each a handle and letters of 5.5 points; and inches
-    of height."""
-    longest = max(
-        (len(line) for name in names for line in short(name, LONGEST_LABEL).split("\n")), default=0
-    )
-    columns = max(1, min(most, int(width * POINTS / (45 + 5.5 * longest))))
-    return columns, LINE * (1 + math.ceil(len(names) / columns)) if names else 0
-
-
-def add_legend(part, axes, width, most=8):
-    """Below a figure, or below a part of one: each name once. Returns the inches that it takes."""
+def add_legend(drawn, axes):
+    """Below a figure, which grows by its height: each name once, in columns that fit into the
+    width, each a handle and letters of 5.5 points."""
     handles = {}
     for handle, name in zip(*axes.get_legend_handles_labels()):
-        handles.setdefault(name, handle)
-    columns, height = legend_size(list(handles), width, most)
-    part.legend(
-        list(handles.values()),
-        [short(name, LONGEST_LABEL) for name in handles],
-        loc="outside lower left",
-        ncols=columns,
-        fontsize=9,
-    )
-    return height
-
-
-def legend_below(drawn, axes, columns=2):
-    """The figure grows by the height of the legend."""
-    added = add_legend(drawn, axes, drawn.get_figwidth(), columns)
-    drawn.set_figheight(drawn.get_figheight() + added)
+        handles.setdefault(short(name, LONGEST_LABEL), handle)
+    if handles:
+        longest = max(len(line) for name in handles for line in name.split("\n"))
+        columns = max(1, int(drawn.get_figwidth() * POINTS / (45 + 5.5 * longest)))
+        look = {"loc": "outside lower left", "ncols": columns, "fontsize": 9}
+        drawn.legend(list(handles.values()), list(handles), **look)
+        height = LINE * (1 + math.ceil(len(handles) / columns))
+        drawn.set_figheight(drawn.get_figheight() + height)
 
 
 def rendered(drawn, kind, dpi):

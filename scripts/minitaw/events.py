@@ -8,7 +8,7 @@ import pandas
 
 from .book import run_with
 from .command import BadInput, from_json
-from .numbers import plural
+from .numbers import percent, plural, seconds_text
 from .record import array, clean, describe, group_sizes
 from .sealed import guarded
 
@@ -120,13 +120,11 @@ def measured_timeline(case):
 
 def note_on(run, length):
     """Where the time of the step went, in percent."""
-    exposed, idle = 100 * run.exposed_share, 100 * run.idle_share
-    note = (
-        f"step {1e3 * length:.4g} ms: {100 - exposed - idle:.1f}% computing, "
-        f"{exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
-    )
-    return note + (
-        f"; {100 * run.overlap:.1f}% of communication hidden" if run.overlap >= 0 else ""
+    exposed, idle = run.exposed_share, run.idle_share
+    hidden = f"; {percent(run.overlap)} of communication hidden" if run.overlap >= 0 else ""
+    return (
+        f"step {seconds_text(length)}: {percent(1 - exposed - idle)} computing, "
+        f"{percent(exposed)} exposed to transfers, {percent(idle)} idle{hidden}"
     )
 
 

@@ -60,13 +60,6 @@ class Times:
     def unit(self):
         return "pairs of files" if self.are_paired else "repetitions"
 
-    def few(self):
-        """ "5 pairs of files are", "1 and 4 repetitions are"."""
-        counts = dict.fromkeys([len(self.base), len(self.new)])
-        if [*counts] == [1]:
-            return "1 repetition is"
-        return f"{' and '.join(map(str, counts))} {self.unit} are"
-
     def left_out(self, n, m, confidence):
         if self.are_paired:
             return pairs_left_out(n, confidence)

@@ -9,26 +9,25 @@ import re
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from .book import left_out
-from .charts import LABELS, chart, chart_figure, label_of, points_of
-from .command import PICTURES, BadInput, Parser, from_json, suffix_of, write_file, write_stdout
+from .charts import LABELS, add_note, chart, label_of, points_of
+from .command import (
+    PICTURES,
+    BadInput,
+    Parser,
+    ending,
+    from_json,
+    number,
+    write_file,
+    write_stdout,
+)
 from .drawing import save, styles_of
-from .numbers import bits_per_second, listed, size_value
+from .numbers import bits_per_second, cell_text, listed, plural, size_value
 from .record import File, cases, clean, links_of, load_all, reason_of, rows_of
 from .settings import DERIVED
 
 MEGABITS = 1e-6
 LARGEST = 1e18  # of the figures of a prediction
-NARROWEST, WIDEST = 1, 40  # inches
-INCH = {"in": 1, "cm": 2.54, "mm": 25.4}
 RATE = "between.rate"
-# Short names of --x and --y.
-SHORT = {
-    "step": "median_s",
-    "memory": "memory_measured",
-    "between": "bytes_between",
-    "groups": "group_count",
-}
 # Of predictions: what they call a column, and units.
 COLUMNS = {
     "step_s": "median_s",
@@ -70,7 +69,7 @@ def predicted_table(content, file):
         valid=valid,
         verdict=valid.map({True: "VALID", False: "INVALID: does not fit"}),
         runs=[[]] * len(found),
-        file=[file] * len(found),
+        file=file,
     )
 
 
@@ -88,8 +87,8 @@ def rate_of(case):
 
 
 def cases_of(names):
-    """A table of all cases, measured and predicted. Rates have as many digits as a person
-    writes."""
+    """A table of all cases, measured and predicted, whose rates are equal where a person has
+    written the same."""
     predictions = [name for name in names if name.endswith(".json")]
     tables = list(map(predicted, predictions))
     if results := [name for name in names if name not in predictions]:
@@ -97,9 +96,7 @@ def cases_of(names):
         rates = [rate_of(case) for case in rows_of(measured)]
         tables.insert(0, measured.assign(**{RATE: rates}))
     found = pandas.concat(tables, ignore_index=True)
-    return found.assign(
-        line=found.schedule, **{RATE: found[RATE].map("{:.4g}".format).astype(float)}
-    )
+    return found.assign(line=found.schedule, **{RATE: found[RATE].round(6)})
 
 
 # What is drawn.
@@ -122,31 +119,25 @@ def with_x(table, axis):
     return table.assign(x=values.fillna("default").where(has_option), line=lines)
 
 
-def value_text(value):
-    """As --where has it, after K, M and G are multiplied out."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if is_whole else value)
-
-
-def chosen(table, options):
-    """The cases that --where and --schedule want."""
-    for word in options.where:
-        name, _, value = word.partition("=")
+def chosen(table, conditions):
+    """The cases that --where wants."""
+    for word in conditions:
+        name, _, values = word.partition("=")
         try:
-            table = table[table[name].map(value_text) == str(size_value(value))]
+            wanted = [str(size_value(value)) for value in values.split(",")]
+            table = table[table[name].map(cell_text).isin(wanted)]
         except (KeyError, ValueError) as error:
             raise BadInput(f"--where: {word} is no setting and size, as hidden=4K") from error
-    wanted = options.schedule and [*options.schedule, options.relative_to]
-    return table[table.schedule.isin(wanted) | table.line.isin(wanted)] if wanted else table
+    return table
 
 
 def refuse_several(same, axis):
     """Cases at one place of a line."""
-    names = [name for name in same.file.iloc[0].settings if same[name].nunique() > 1]
-    names = [name for name in names if name not in DERIVED]
+    settings = [name for name in same.file.iloc[0].settings if name not in DERIVED]
+    names = [name for name in settings if same[name].nunique() > 1]
     first = same.iloc[0]
-    choices = " ".join(f"--where {name}={value_text(first[name])}" for name in names)
-    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {value_text(first.x)}")
+    choices = " ".join(f"--where {name}={cell_text(first[name])}" for name in names)
+    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {cell_text(first.x)}")
     differ = " and ".join(names) or "their file"
     raise BadInput(f"{where}, which differ in {differ}: choose by {choices or 'file'}")
 
@@ -158,16 +149,25 @@ def relative(points, base):
     return found.assign(value=found.value / found.value_base, low=math.nan, high=math.nan)
 
 
+def left_out(reasons, table):
+    """What a figure does not show, and why: "left out: 2 of 9 cases (2 × does not fit)"."""
+    if reasons.empty:
+        return ""
+    counts = reasons.value_counts(sort=False)
+    why = listed(f"{number} × {reason}" for reason, number in counts.items())
+    return f"left out: {len(reasons)} of {plural(len(table), 'case')} ({why})"
+
+
 def points_and_note(table, options):
     """Points of the valid cases, and what is left out."""
-    table = chosen(with_x(table, options.x), options)
+    table = chosen(with_x(table, options.x), options.where)
     if options.y not in table or not is_numeric_dtype(table[options.y]):
         raise BadInput(f"--y: {options.y} is no number that these files have")
     reasons = pandas.Series([reason_of(case) for case in rows_of(table)], table.index)
-    for name, lacking in ((options.x, table.x.isna()), (options.y, table[options.y].isna())):
-        reasons = reasons.mask(table.valid & lacking, f"without {name}")
-    is_good = table.valid & table.x.notna() & table[options.y].notna()
-    note = left_out(reasons[~is_good], len(table))
+    for name, column in ((options.x, "x"), (options.y, options.y)):
+        reasons = reasons.mask(table.valid & table[column].isna(), f"without {name}")
+    is_good = table.valid & table[["x", options.y]].notna().all(axis=1)
+    note = left_out(reasons[~is_good], table)
     good = table[is_good].infer_objects()
     points = points_of(good, options.y, "x")
     for _, same in points.groupby(["line", "x", "predicted"]):
@@ -175,8 +175,6 @@ def points_and_note(table, options):
             refuse_several(good.iloc[same.index], options.x)
     if options.relative_to:
         points = relative(points, options.relative_to)
-    if options.schedule:
-        points = points[points.line.isin(options.schedule)]
     if points.empty:
         what = " and ".join([options.x, options.y, *options.where])
         beside = f" beside one of {options.relative_to}" if options.relative_to else ""
@@ -187,36 +185,22 @@ def points_and_note(table, options):
 # Outputs.
 
 
-def inches(text):
-    match = re.fullmatch(r"(\d+\.?\d*)(in|cm|mm)", text)
-    width = float(match[1]) / INCH[match[2]] if match else 0
-    if not NARROWEST <= width <= WIDEST:
-        raise BadInput(
-            f'--width: "{text}" is no width from {NARROWEST}in to {WIDEST}in; write for example '
-            "3.3in or 84mm"
-        )
-    return width
-
-
 def draw(points, note, units, options):
     """units: {column: unit}."""
-    width = inches(options.width)
     name, unit = options.y, units.get(options.y, "")
-    if options.relative_to:
-        name, unit = f"{LABELS.get(name, name)} relative to {options.relative_to}", ""
     kinds = {(True,): ", predicted", (False,): ""}
     kind = kinds.get(tuple(points.predicted.unique()), ", hollow: predicted")
     across = label_of(options.x, units.get(options.x, ""))
-    drawn = chart(points, styles_of(points.line), name, unit, across, kind)
-    drawn.height = max(drawn.height, 0.6 * width)
-    return chart_figure([[drawn]], width, note=note)
+    styles = styles_of(points.line)
+    drawn = chart(points, styles, name, unit, across, kind, options.width)
+    if note:
+        add_note(drawn, note)
+    return drawn
 
 
 def numbers_text(points, units, options):
     names = [options.x, options.y]
     titles = [f"{name} [{units[name]}]" if name in units else name for name in names]
-    if options.relative_to:
-        titles[1] = f"{options.y} relative to {options.relative_to}"
     kinds = points.predicted.map({True: "predicted", False: "measured"})
     found = pandas.DataFrame({"schedule": points.line, "kind": kinds})
     found[[*titles, "low", "high"]] = points[["x", "value", "low", "high"]]
@@ -240,39 +224,41 @@ def parse(words):
         "--x",
         metavar="NAME",
         default="seq",
-        help="ranks, groups, schedule or another setting, an option of schedules as cco, or "
+        help="ranks, schedule or another setting, an option of schedules as cco, or "
         f"{RATE} (default: %(default)s)",
     )
     add(
         "--y",
         metavar="NAME",
         default="tokens_per_s_rank",
-        help="tokens_per_s, step, memory, between, or another number that minitaw show --csv has "
-        "(default: %(default)s)",
+        help="median_s, memory_measured, bytes_between, or another number that minitaw show --csv "
+        "has (default: %(default)s)",
     )
-    add("--schedule", action="append", help="only this one; may be repeated")
     add(
         "--where",
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUE[,VALUE]",
         action="append",
         default=[],
         help="only cases with this setting, as hidden=4K; may be repeated",
     )
     add("--relative-to", metavar="SCHEDULE", help="divide by what this schedule has")
-    add("--width", default="3.3in", help="of the figure: 3.3in (a column of most journals), 17cm")
+    add(
+        "--width",
+        metavar="INCHES",
+        type=number(1, 40),
+        default=3.3,
+        help="of the figure (default: %(default)s, a column of most journals)",
+    )
     add(
         "-o",
         "--output",
         metavar="OUT",
+        type=ending(*PICTURES, ".csv"),
         action="append",
         required=True,
         help="a picture (.pdf, .svg, .png) or its numbers (.csv); may be repeated",
     )
-    options = parser.parse_args(words)
-    options.x, options.y = (SHORT.get(name, name) for name in (options.x, options.y))
-    for output in options.output:
-        suffix_of(output, *PICTURES, ".csv")
-    return options
+    return parser.parse_args(words)
 
 
 def main(words=None):
@@ -280,6 +266,8 @@ def main(words=None):
     table = cases_of(options.files)
     points, note = points_and_note(table, options)
     units = UNITS | table.file[0].units
+    if options.relative_to:
+        options.y = f"{LABELS.get(options.y, options.y)} relative to {options.relative_to}"
     for output in options.output:
         if output.endswith(".csv"):
             write_file(output, numbers_text(points, units, options))

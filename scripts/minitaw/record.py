@@ -2,7 +2,6 @@
 """Result files as tables of pandas (docs/results.md): a row is one repetition of a case. Names,
 units and sentences come from the file."""
 
-import functools
 import pathlib
 import string
 from dataclasses import dataclass, field
@@ -66,12 +65,6 @@ class File:
     slowest: str = ""  # a sentence on the rank that is slow in all cases
     content: h5py.File = None
 
-    @functools.cached_property
-    def docs(self):
-        """{column: sentence}"""
-        columns = columns_of(self.content["runs"])
-        return {name: attribute(column, "doc", "") for name, column in columns.items()}
-
     def part(self, run, name):
         """A dataset of a run; None if there is none."""
         path = f"runs/{run:04}/{name}"
@@ -127,7 +120,7 @@ def load(path, content=None, letter=""):
     for a file that is missing, no result, damaged or of another schema."""
     file = File(pathlib.Path(path), letter, content=opened(str(path), content))
     runs = guarded(str(path), lambda: loaded(file))
-    return judged(runs).assign(file=[file] * len(runs)).reset_index(drop=True)
+    return judged(runs).assign(file=file)
 
 
 def load_all(paths):
@@ -188,11 +181,8 @@ def cases(runs):
     found[whole] = counted[whole].quantile(interpolation="lower").astype(int)
     found["samples"] = counted.samples.sum()
     found["repeats"] = groups.repeats.last()
-    parts = {key: [] for key in found.index}
-    for row in rows_of(runs):
-        parts[row.file, row.case].append(row)
-    found["verdict"] = list(map(verdict_of, parts.values()))
-    found["runs"] = list(parts.values())
+    found["runs"] = [rows_of(some) for _, some in groups]
+    found["verdict"] = found.runs.map(verdict_of)
     found = judged(found.reset_index())
     found["label"] = [f"{file.letter}{case}" for file, case in zip(found.file, found.case)]
     return found

@@ -5,15 +5,13 @@ The seal in front, length and CRC-32, is checked before HDF5 sees a byte. Then e
 at before a value is read: nothing may lead out of the file, load code, or claim more than there is.
 """
 
-import os
 import re
-import stat
 import zlib
 
 import h5py
 from h5py import h5d, h5g, h5l, h5o
 
-from .command import BadInput, readable
+from .command import BadInput, read_bytes
 
 SCHEMA = 5
 SEAL_BYTES = 512
@@ -45,16 +43,6 @@ def require_seal(name, seal):
             f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; "
             "use those of the miniTaw that wrote it"
         )
-
-
-def read_file(name):
-    """The bytes of a result file. What has no seal is not read further."""
-    with readable(name), open(name, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise BadInput(f"{name} is not a file")
-        seal = file.read(SEAL_BYTES)
-        require_seal(name, seal)
-        return seal + file.read()
 
 
 def refuse(part, what):
@@ -103,7 +91,7 @@ def guarded(name, read):
 
 def opened(name, content=None):
     """The checked HDF5 file, read only and in memory, of a result file or of its bytes."""
-    content = read_file(name) if content is None else content
+    content = read_bytes(name) if content is None else content
     seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
     require_seal(name, seal)
     if seal_of(SCHEMA, image) != seal:

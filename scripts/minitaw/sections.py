@@ -7,7 +7,7 @@ import pandas
 
 from . import charts
 from .book import Failures, Picture, table
-from .drawing import WIDTH, as_image
+from .drawing import as_image
 from .events import measured_timeline
 from .numbers import (
     NO_FIGURE,
@@ -25,7 +25,7 @@ from .scaling import scaling_section
 from .settings import panels
 from .timeline import draw as draw_timelines
 
-MOST_TIMELINES = 4  # of a page
+MOST_PANELS, MOST_TIMELINES = 12, 4  # of a page, which says how many there are
 
 # Bytes come first: they are exact.
 FIGURES = {
@@ -46,7 +46,7 @@ MORE_FIGURES = {
     "tflops_causal": ("TFLOP/s", figure),
     "tflops_rank": ("TFLOP/s per rank", figure),
     "last_loss": ("last loss", lambda value: figure(value, 5)),
-    "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if value else "0"),
+    "gradient_error": ("gradient error", "{:.0e}".format),
 }
 ENERGY = {
     "energy": ("timed steps [J]", figure),
@@ -126,52 +126,46 @@ def traffic_of(cases, between):
     return pandas.DataFrame(rows, cases.index, list(TRAFFIC_KINDS)).fillna(0).astype(int)
 
 
-def against_length(book, cases, column, units, more=""):
-    across = charts.label_of("seq", "token")
-    points = charts.points_of(cases, column)
-    return charts.chart(points, book.styles, column, units, across, more)
-
-
 def charts_of(book, cases):
-    """Bytes between groups, throughput, memory and where the time of a step went, all of valid
-    cases; None for what they have no figures of. Bytes and time are those of the longest
-    sequence."""
+    """{title: figure} of bytes between groups, throughput, memory and where the time of a step
+    went, all of valid cases, without those of which they have no figures. Bytes and time are those
+    of the longest sequence."""
+
+    def against_length(column, units, more=""):
+        across = charts.label_of("seq", "token")
+        points = charts.points_of(cases, column)
+        return charts.chart(points, book.styles, column, units, across, more)
+
     last = cases[cases.seq == cases.seq.max()]
     timed = last[last.compute_s.notna()]
     at = f"at {count_text(int(cases.seq.max()))} tokens"
     ends = {True: "repetitions", False: "quartiles"}
     repeated = (cases.runs.map(len) > 1).unique()
     whiskers = ", whiskers: " + " or ".join(ends[one] for one in repeated)
-    sent = f"sent between groups {at} [{{}}/step]"
-    step = f"step {at}, mean over ranks [{{}}]"
-    parts = timed[list(STEP_PARTS)]
-    return [
-        (
-            charts.stack(last.line, traffic_of(last, True), TRAFFIC_KINDS, sent, "B")
-            if (cases.bytes_between > 0).any()
-            else None
-        ),
-        against_length(book, cases, "tokens_per_s", "token/s", whiskers),
-        against_length(book, cases, "memory_measured", "B"),
-        charts.stack(timed.line, parts, STEP_PARTS, step, "s") if len(timed) else None,
-    ]
+    found = {}
+    if (cases.bytes_between > 0).any():
+        sent, sizes = f"sent between groups {at} [{{}}/step]", traffic_of(last, True)
+        found["Bytes between groups"] = charts.stack(last.line, sizes, TRAFFIC_KINDS, sent, "B")
+    found["Throughput"] = against_length("tokens_per_s", "token/s", whiskers)
+    found["Memory"] = against_length("memory_measured", "B")
+    if len(timed):
+        step, parts = f"step {at}, mean over ranks [{{}}]", timed[list(STEP_PARTS)]
+        found["Time of a step"] = charts.stack(timed.line, parts, STEP_PARTS, step, "s")
+    return found
 
 
 def charts_section(book):
     if book.valid.empty:
         return "there is no valid case"
-    names = ["Bytes between groups", "Throughput", "Memory", "Time of a step"]
-    every, pictures = panels(book.valid), []
-    for title, cases in every[: charts.MOST_PANELS]:
-        for name, chart in zip(names, charts_of(book, cases)):
-            if chart:
-                drawn = charts.chart_figure([[chart]], WIDTH)
-                caption = ", ".join(filter(None, [name, title]))
-                pictures.append(Picture(caption, as_image(drawn)))
-    return [
-        pictures,
-        *charts.not_drawn(len(every) - charts.MOST_PANELS),
+    every = panels(book.valid)
+    pictures = [
+        Picture(", ".join(filter(None, [name, title])), as_image(drawn))
+        for title, cases in every[:MOST_PANELS]
+        for name, drawn in charts_of(book, cases).items()
     ]
+    rest = len(every) - MOST_PANELS
+    said = f"{plural(rest, 'panel')} more not drawn; the tables have their numbers."
+    return [pictures, *[said] * (rest > 0)]
 
 
 # Tables by kind.
@@ -198,8 +192,7 @@ def time_section(book):
     if known.empty:
         return "no case has it"
     columns = {name: (title, seconds_text) for name, (title, _, _) in STEP_PARTS.items()}
-    shares = {"exposed_share": ("exposed, share", percent), "idle_share": ("idle, share", percent)}
-    return [table("Parts of a step, mean over ranks", known, columns | shares)]
+    return [table("Parts of a step, mean over ranks", known, columns)]
 
 
 def memory_texts(run):

@@ -2,7 +2,7 @@
 """What the settings of a case mean, what a reader calls them, and which cases they put together.
 Each setting of a file is in one of the lists below."""
 
-from .numbers import plural
+from .numbers import count_text, plural
 
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
 WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
@@ -63,6 +63,8 @@ def shared_settings(cases):
         is_usual = set(values) <= {"", "auto"} or (name == "replicas" and values == [1])
         if len(values) == 1 and not is_usual:
             found.append(setting_text(name, *values))
+    if cases.seq.nunique() == 1:
+        found.append(f"{count_text(int(cases.seq.iloc[0]))} tokens in a sequence")
     return found
 
 

@@ -8,12 +8,10 @@ import math
 import numpy
 import pandas
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter
 
 from .book import run_with
-from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
-from .drawing import GRID, legend_below, new_figure, save, short
+from .command import PICTURES, BadInput, Parser, ending, write_file, write_stdout
+from .drawing import GRID, add_legend, new_figure, save, short
 from .events import PHASES, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
 from .record import cases, load, rows_of
@@ -39,7 +37,7 @@ def lanes_of(timeline):
     lanes["group"] = groups[lanes["rank"]]
     lanes["height"] = lanes.lane.map(lambda lane: 1.0 if lane == "compute" else 0.5)
     above = lanes.height.cumsum() - lanes.height
-    return lanes.assign(start=above + 0.4 * lanes["rank"] + 0.5 * lanes.group)
+    return lanes.assign(top=above + 0.4 * lanes["rank"] + 0.5 * lanes.group)
 
 
 def boxes_of(timeline, lanes, least):
@@ -48,15 +46,17 @@ def boxes_of(timeline, lanes, least):
     boxes = timeline.drawn.merge(lanes, on=["rank", "lane"])
     depth = boxes.groupby(["rank", "lane"]).row.transform("max") + 1
     boxes["height"] /= depth
-    boxes["top"] = boxes.start + boxes.row * boxes.height
+    boxes["top"] += boxes.row * boxes.height
     boxes["middle"] = boxes.top + boxes.height / 2
     boxes["end"] = boxes.end.clip(lower=boxes.moving + least)
     boxes["colour"] = [PHASES[phase][1] for phase in boxes.phase]
     return boxes
 
 
-def draw_boxes(axes, begin, end, top, height, **look):
-    corners = [[begin, end, end, begin], [top, top, top + height, top + height]]
+def draw_boxes(axes, boxes, begin, end, **look):
+    """From one column to another."""
+    left, right, top, bottom = boxes[begin], boxes[end], boxes.top, boxes.top + boxes.height
+    corners = [[left, right, right, left], [top, top, bottom, bottom]]
     shapes = PolyCollection(numpy.transpose(corners, (2, 1, 0)), **look)
     axes.add_collection(shapes, autolim=False)
 
@@ -65,23 +65,17 @@ def draw_actions(axes, boxes):
     """Of a transfer, what comes before the other side is there is pale."""
     look = {"edgecolors": "#ffffff", "linewidths": 0.3, "rasterized": len(boxes) > MOST_SHAPES}
     late = boxes[boxes.moving > boxes.begin]
-    pale = look | {"facecolors": late.colour, "alpha": PALE}
-    draw_boxes(axes, late.begin, late.moving, late.top, late.height, **pale)
-    draw_boxes(
-        axes, boxes.moving, boxes.end, boxes.top, boxes.height, facecolors=boxes.colour, **look
-    )
-
-
-def text_in(box, room):
-    """The longest text of an action that fits into so many letters."""
-    texts = [f"s{box.shard} m{box.micro_batch}"] if box.micro_batch >= 0 else []
-    return next((text for text in [*texts, f"{box.shard}"] if len(text) + 0.5 <= room), "")
+    draw_boxes(axes, late, "begin", "moving", facecolors=late.colour, alpha=PALE, **look)
+    draw_boxes(axes, boxes, "moving", "end", facecolors=boxes.colour, **look)
 
 
 def write_shards(axes, boxes, letters):
+    """The longest text of each action that fits."""
     look = {"ha": "center", "va": "center", "fontsize": 6.5, "color": "#222222", "clip_on": True}
     for box in boxes[(boxes.lane == "compute") & (boxes.shard >= 0)].itertuples():
-        text = text_in(box, letters * (box.end - box.begin))
+        texts = [f"s{box.shard} m{box.micro_batch}"] if box.micro_batch >= 0 else []
+        room = letters * (box.end - box.begin) - 0.5
+        text = next((text for text in [*texts, f"{box.shard}"] if len(text) <= room), "")
         axes.text((box.begin + box.end) / 2, box.middle, text, **look)
 
 
@@ -101,7 +95,7 @@ def name_lanes(axes, lanes, is_small):
     is_named = ~ranks.duplicated() & (ranks % math.ceil((ranks.max() + 1) / MOST_NAMED) == 0)
     names = "rank " + ranks.astype(str) + " (group " + lanes.group.astype(str) + ") "
     names = names.where(is_named, "") + (lanes.lane if is_small else "")
-    axes.set_yticks(lanes.start + lanes.height / 2, names, fontsize=7)
+    axes.set_yticks(lanes.top + lanes.height / 2, names, fontsize=7)
     axes.tick_params(axis="y", length=0)
 
 
@@ -109,16 +103,14 @@ def draw_panel(axes, timeline, seconds):
     is_small = timeline.ranks <= FEW_RANKS
     lanes = lanes_of(timeline)
     grey = [(0.5, 0.5, 0.5, 0.2 if lane == "compute" else 0.08) for lane in lanes.lane]
-    draw_boxes(
-        axes, 0 * lanes.start, 0 * lanes.start + seconds, lanes.start, lanes.height, facecolors=grey
-    )
+    draw_boxes(axes, lanes.assign(begin=0, end=seconds), "begin", "end", facecolors=grey)
     boxes = boxes_of(timeline, lanes, seconds * LEAST_SHARE)
     draw_actions(axes, boxes)
     draw_arrows(axes, boxes, is_small)
     name_lanes(axes, lanes, is_small)
     if is_small:
         write_shards(axes, boxes, LETTERS / seconds)
-    axes.set_ylim((lanes.start + lanes.height).max() if len(lanes) else 1, 0)
+    axes.set_ylim((lanes.top + lanes.height).max() if len(lanes) else 1, 0)
     axes.set_xlim(0, seconds)
     title = "\n".join([short(timeline.heading, 100), timeline.note]).strip()
     axes.set_title(title, loc="left", fontsize=9)
@@ -130,7 +122,7 @@ def add_names(axes, events):
     used = [look for phase, look in PHASES.items() if (events.phase == phase).any()]
     waits = [WAITS] if (events.moving > events.begin).any() else []
     for name, colour, *_ in used + waits:
-        axes.add_patch(Rectangle((0, 0), 0, 0, color=colour, label=name))
+        axes.bar(0, 0, color=colour, label=name)
 
 
 def draw(timelines):
@@ -143,14 +135,14 @@ def draw(timelines):
         for timeline in timelines
     ]
     drawn = new_figure(WIDTH, sum(heights) + 0.6, margin=0.25)
-    shares = {"height_ratios": heights}
-    panels = drawn.subplots(len(timelines), 1, sharex=True, squeeze=False, gridspec_kw=shares)[:, 0]
+    rows = drawn.subplots(len(timelines), sharex=True, squeeze=False, height_ratios=heights)
+    panels = rows[:, 0]
     for axes, timeline in zip(panels, timelines):
         draw_panel(axes, timeline, seconds)
-    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
+    panels[-1].xaxis.set_major_formatter(lambda value, _: f"{value / scale:.6g}")
     panels[-1].set_xlabel(f"{unit} since the step began; grey: idle, or waits for transfers")
     add_names(panels[-1], events)
-    legend_below(drawn, panels[-1], columns=5)
+    add_legend(drawn, panels[-1])
     return drawn
 
 
@@ -181,20 +173,18 @@ def trace(timelines):
 
 def chosen_cases(path, numbers):
     table = cases(load(path)).set_index("case", drop=False)
+    for number in numbers:
+        if number not in table.index:
+            raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")
+    if numbers:
+        return rows_of(table.loc[numbers])
     kept = [case for case in rows_of(table) if run_with(case, "timeline/rank") is not None]
-    if numbers is None and len(kept) != 1:
+    if len(kept) != 1:
         raise BadInput(
             f"{path} has timelines of {plural(len(kept), 'case')}; minitaw run --timeline keeps "
             "them, and --case chooses some"
         )
-    if numbers in (None, "all"):
-        return kept
-    chosen = []
-    for number in numbers.split(","):
-        if not number.isdecimal() or int(number) not in table.index:
-            raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")
-        chosen.append(table.loc[int(number)])
-    return chosen
+    return kept
 
 
 def main(words=None):
@@ -211,16 +201,19 @@ def main(words=None):
         "-o",
         "--output",
         metavar="OUT",
+        type=ending(*PICTURES, ".json"),
         default="timeline.png",
         help="a picture (.png, .svg, .pdf) or a trace (.json); default: %(default)s",
     )
     parser.add_argument(
         "--case",
         metavar="N",
-        help="numbers of cases of the result file, as 0,2 or all, if several have a timeline",
+        type=int,
+        nargs="+",
+        default=[],
+        help="numbers of cases of the result file, if several have a timeline",
     )
     options = parser.parse_args(words)
-    suffix = suffix_of(options.output, *PICTURES, ".json")
     if options.output in options.files:
         raise BadInput(f"-o: {options.output} is read")
     timelines = []
@@ -229,7 +222,7 @@ def main(words=None):
             timelines += predicted_timelines(path)
         else:
             timelines += map(measured_timeline, chosen_cases(path, options.case))
-    if suffix == ".json":
+    if options.output.endswith(".json"):
         write_file(options.output, trace(timelines))
     else:
         save(draw(timelines), options.output)

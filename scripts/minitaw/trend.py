@@ -6,8 +6,8 @@ import math
 
 import pandas
 
-from .command import PICTURES, BadInput, Parser, suffix_of, write_stdout
-from .drawing import legend_below, new_figure, save, styles_of
+from .command import PICTURES, BadInput, Parser, ending, write_stdout
+from .drawing import add_legend, new_figure, save, styles_of
 from .history import (
     LEAST_CHANGE,
     RECENT,
@@ -82,22 +82,22 @@ def verdict(history, risk):
 def table(name, history, risk):
     """Its rows, and what they say."""
     against = history.fastest / history.groupby("level").fastest.transform("median") - 1
-    found = pandas.DataFrame({"started": history.started})
-    found["commit"] = [
-        session_of(run).get("git_hash", "")[:HASH_LETTERS] for run in rows_of(history)
-    ]
-    found["rate"] = [f"{figure(rate)} token/s" for rate in history.tokens_per_s]
-    found["spread"] = [f"spread {percent(spread)}" for spread in history.spread]
-    found["fastest"] = [f"{seconds:.4g} s" for seconds in history.fastest]
-    found["against"] = against.map("{:+.1%}".format).where(history.counts, "")
-    found["told"] = [
+    hashes = [session_of(run).get("git_hash", "") for run in rows_of(history)]
+    told = [
         "noisy, does not count" if not run.counts else change_text(run) if run.ratio > 0 else ""
         for run in rows_of(history)
     ]
-    rows = found.apply(lambda column: column.str.ljust(column.str.len().max())).agg(
-        "  ".join, axis=1
-    )
-    text = "".join(f"  {row}".rstrip() + "\n" for row in rows)
+    columns = [
+        history.started,
+        pandas.Series(hashes).str[:HASH_LETTERS],
+        history.tokens_per_s.map(figure) + " token/s",
+        "spread " + history.spread.map(percent),
+        history.fastest.map("{:.4g} s".format),
+        against.map("{:+.1%}".format).where(history.counts, ""),
+        pandas.Series(told),
+    ]
+    rows = zip(*(column.str.ljust(column.str.len().max()) for column in columns))
+    text = "".join(f"  {'  '.join(row)}".rstrip() + "\n" for row in rows)
     return f"# {name}\n# {COLUMNS}\n{text}# {verdict(history, risk)}\n"
 
 
@@ -119,7 +119,7 @@ def draw(found):
         draw_history(axes, f"{history.schedule[0]} ({number})", styles[name], history)
     axes.set_title(TITLE, loc="left", fontsize=9)
     axes.tick_params(axis="x", rotation=30)
-    legend_below(drawn, axes)
+    add_legend(drawn, axes)
     return drawn
 
 
@@ -156,7 +156,8 @@ def main(words=None):
     parser.add_argument(
         "files", metavar="FILE.h5", nargs="+", help="result files of minitaw run, in any order"
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="draw it too (.png, .svg, .pdf)")
+    kind, what = ending(*PICTURES), "draw it too (.png, .svg, .pdf)"
+    parser.add_argument("-o", "--output", metavar="OUT", type=kind, help=what)
     parser.add_argument(
         "--fail",
         action="store_true",
@@ -164,8 +165,6 @@ def main(words=None):
         f"newest {RECENT} runs that count",
     )
     options = parser.parse_args(words)
-    if options.output:
-        suffix_of(options.output, *PICTURES)
     found = histories(load_all(options.files))
     for name, history in found.items():
         write_stdout(table(name, history, RISK / len(found)))

@@ -191,8 +191,8 @@ def check_units():
     assert not found.cases[0].times.are_paired and time_of(found).word == "SLOWER"
     pairs = compared_in_turn(5, slower(2))
     assert pairs.outcome == "ambiguous"
-    assert "5 pairs of files are too few" in time_of(pairs).reason
-    for base, new, said in ((3, 4, "3 and 4 repetitions are"), (1, 1, "1 repetition is")):
+    assert "5 and 5 pairs of files are too few" in time_of(pairs).reason
+    for base, new, said in ((3, 4, "3 and 4 repetitions are"), (1, 1, "1 and 1 repetitions are")):
         found = compare([file_of(measured(1, base))], [file_of(measured(2, new))])
         assert f"{said} too few" in time_of(found).reason, found.text()
         assert found.word == "AMBIGUOUS", "two runs may differ, or agree, by chance"

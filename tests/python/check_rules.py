@@ -267,7 +267,7 @@ def bad_archives_are_refused():
         ("folder", "cannot be read"),
         ("no.tar.gz a.h5", "no.tar.gz is not a tar.gz archive"),
         ("a.h5 --archive a.h5", "must end in .tar.gz"),
-        ("both.tar.gz --archive ./both.tar.gz", "none of the files to check"),
+        ("both.tar.gz --archive ./both.tar.gz", "one of the files to check"),
         ("a.h5 --archive missing/x.tar.gz", "cannot be written"),
         ("a.h5 folder/a.h5 --archive x.tar.gz", "another name, one of its own"),
     ):

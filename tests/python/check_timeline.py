@@ -52,8 +52,8 @@ def check_sample():
     expected = [f"rank {rank} (group {group}) compute" for rank, group in enumerate((0, 1, 1))]
     # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
     assert list(named) == expected and numpy.allclose([*named.values()], [0.5, 3.9, 6.8]), named
-    shares = "40.0% computing, 35.0% exposed to transfers, 25.0% idle"
-    assert timeline.note == f"step 1250 ms: {shares}; 33.3% of communication hidden"
+    shares = "40.0 % computing, 35.0 % exposed to transfers, 25.0 % idle"
+    assert timeline.note == f"step 1.250 s: {shares}; 33.3 % of communication hidden"
 
 
 def check_overlaps():
@@ -80,7 +80,7 @@ def check_overlaps():
 
 def check_trace():
     """Events as Chrome's format has them: a process for each rank, a thread for each lane."""
-    accepted("timeline", SAMPLE, "--case", "0,2", "-o", "trace.json")
+    accepted("timeline", SAMPLE, "--case", 0, 2, "-o", "trace.json")
     events = json.loads((FOLDER / "trace.json").read_text())["traceEvents"]
     assert len(events) == 10 and {event["ph"] for event in events} == {"X"}
     first = next(event for event in events if event["name"] == "recv")
@@ -131,7 +131,7 @@ def check_refusals():
         ("", "--case chooses some"),
         ("--case 1", "has no timeline"),
         ("--case 7", "no case 7"),
-        ("--case first", "no case first"),
+        ("--case first", "'first'"),
         ("--case 0 -o x.gif", ".png"),
         ("--case 0 -o no/such/x.png", "cannot be written"),
     ):
