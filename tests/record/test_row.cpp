@@ -41,13 +41,11 @@ TEST(Schema, HasTheColumnsThatCasesHave) {
   for (const deck::Setting& setting : deck::columns())
     settings.emplace_back(setting.name);
   for (std::size_t i = 0; i < columns().size(); ++i) {
-    const auto& [name, units, axes, doc, labels, codes] = columns()[i].field;
+    const std::string& name = columns()[i].field.name;
     if (columns()[i].is_setting)
       known.push_back(name);
     else
       EXPECT_NE(to_text(row.cells[i]), to_text(empty.cells[i])) << name;
-    EXPECT_EQ(units == "text", std::holds_alternative<std::string>(row.cells[i])) << name;
-    EXPECT_FALSE(doc.empty()) << name;
   }
   EXPECT_THAT(settings, testing::UnorderedElementsAreArray(known));
   EXPECT_THROW((void)row.cell("no_column"), LogicError);
@@ -74,58 +72,55 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   // Of a block with F = 9: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
   // of 12.
   const int parameters = 5 * (24 + 12 * (32 + 27)) + 2 * 276 + 12;
-  const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"},
-      {"repetition", "11"},
-      {"session", "37"},
-      {"status", "wrong"},
-      {"reason", "because"},
-      {"verdict", "INVALID: wrong: because"},
-      {"started", "2026-07-18T09:30:00Z"},
-      {"begun", "2026-07-18T09:30:00.250Z"},
-      {"ended", "2026-07-18T09:30:10.750Z"},
-      {"accounted_step", "1"},
-      {"accounted_s", "1.25"},
-      {"schedule", "tawpipe"},
-      {"ranks", "3"},
-      {"groups", "1+2"},
-      {"group_count", "2"},
-      {"replicas", "3"},
-      {"layers", "5"},
-      {"hidden", "12"},
-      {"heads", "3"},
-      {"kv_heads", "1"},
-      {"vocab", "23"},
-      {"ffn", "9"},
-      {"parameters", std::to_string(parameters)},
-      {"dtype", "bf16"},
-      {"recompute", "block"},
-      {"seq", "128"},
-      {"micro_batch", "2"},
-      {"micro_batches", "6"},
-      {"steps", "4"},
-      {"repeats", "13"},
-      {"warmup", "1"},
-      {"seed", "29"},
-      {"learning_rate", "0.03125"},
-      {"data", "text.txt"},
-      {"attention", "host"},
-      {"transport", "auto"},
-      {"bytes_source", "by formula"},
-      {"ticks", "17"},
-      {"idle_ticks", "2"},
-      {"first_loss", "3"},
-      {"last_loss", "2.5"},
-      {"gradient_error", "1e-07"},
-      {"loss_error", "1e-09"},
-      {"attention_used", "portable"},
-      {"transport_used", "mpi"},
-      {"grad_dtype", "fp32"},
-      {"clip_norm", "0.0625"}};
-  for (const auto& [name, text] : expected)
+  std::istringstream expected(R"(case 31
+repetition 11
+session 37
+status wrong
+reason because
+verdict INVALID: wrong: because
+started 2026-07-18T09:30:00Z
+begun 2026-07-18T09:30:00.250Z
+ended 2026-07-18T09:30:10.750Z
+accounted_step 1
+accounted_s 1.25
+schedule tawpipe
+ranks 3
+groups 1+2
+group_count 2
+replicas 3
+layers 5
+hidden 12
+heads 3
+kv_heads 1
+vocab 23
+ffn 9
+dtype bf16
+recompute block
+seq 128
+micro_batch 2
+micro_batches 6
+steps 4
+repeats 13
+warmup 1
+seed 29
+learning_rate 0.03125
+data text.txt
+attention host
+transport auto
+bytes_source by formula
+ticks 17
+idle_ticks 2
+first_loss 3
+last_loss 2.5
+gradient_error 1e-07
+loss_error 1e-09
+attention_used portable
+transport_used mpi
+grad_dtype fp32
+clip_norm 0.0625)");
+  for (std::string name, text; expected >> name && std::getline(expected >> std::ws, text);)
     EXPECT_EQ(to_text(row.cell(name)), text) << name;
-  r.settings.shape.dtype = model::Dtype::fp32;
-  r.bytes_source = "planned";
-  EXPECT_EQ(make_row(r).text("dtype") + make_row(r).text("bytes_source"), "fp32planned");
+  EXPECT_EQ(row.integer("parameters"), parameters);
 }
 
 TEST(Row, Rates) {
@@ -197,12 +192,11 @@ TEST(Row, WithoutSamplesHasNoFigures) {
   EXPECT_EQ(row.integer("memory_measured"), 0);
 }
 
-TEST(Result, KeepsItsFirstFailureAndTheMedianIsInTheMiddle) {
+TEST(Result, KeepsItsFirstFailure) {
   CaseResult r;
   for (const char* reason : {"first", "second"})
     fail(r, reason);
   EXPECT_TRUE(r.status == Status::wrong && r.reason == "first") << r.reason;
-  EXPECT_EQ(std::tuple(median({5, 1, 2}), median({1, 4})), std::tuple(2, 2.5));
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 
 namespace minitaw::record {
 namespace {
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 std::vector<Row> rows() {
   CaseResult failed;
   failed.settings = sample_case("tawpipe:cco=off", 65536).settings;
   failed.status = Status::error;
-  failed.reason = "out of memory, on \"rank\" 2";
+  failed.reason = "a \"b\",\nc";
   return {
       make_row(sample_case()), make_row(sample_case("ddp", 4096, 7), {1}), make_row(failed, {2})};
 }
@@ -59,37 +59,18 @@ TEST(Table, ARowHasTheFiguresOfItsColumns) {
   const double teraflops =
       1536 / 2.25 / 3 * (6.0 * (12 * (5 * 32 + 3 * 45) + 276) + 6.0 * 5 * 128 * 12) * 1e-12;
   const double inside = 25 * 24 + 5 * 10, between = 990 - inside;
-  const auto rounded = [](double value, int decimals) {
-    return fmt::format("{:.{}f}", value, decimals);
-  };
   std::istringstream line(make_table({row}).row(row));
-  std::vector<std::string> found;
+  std::string found;
   for (std::string field; line >> field;)
-    found.push_back(field);
-  EXPECT_THAT(found,
-      testing::ElementsAre("7",
-          "tawpipe",
-          "3x1",
-          "1+2",
-          "128",
-          "2",
-          "6",
-          "2.250",
-          "1.500",
-          "3.000",
-          "682.7",
-          rounded(teraflops, 7),
-          rounded(100 * teraflops / 1e-3, 1),
-          rounded(3 + (7 * 6000 + 21 + 302) / 1048576.0, 3),
-          rounded(16 * inside, 0),
-          rounded(16 * between, 0),
-          "35.0",
-          "25.0",
-          "33.3",
-          "3.0000",
-          "2.5000",
-          "1e-07",
-          "ok"));
+    found += field + " ";
+  EXPECT_EQ(found,
+      fmt::format("7 tawpipe 3x1 1+2 128 2 6 2.250 1.500 3.000 682.7 {:.7f} {:.1f} {:.3f} {:.0f} "
+                  "{:.0f} 35.0 25.0 33.3 3.0000 2.5000 1e-07 ok ",
+          teraflops,
+          100 * teraflops / 1e-3,
+          3 + (7 * 6000 + 21 + 302) / 1048576.0,
+          16 * inside,
+          16 * between));
 }
 
 /// Of these rows schedule and seq differ.
@@ -99,11 +80,9 @@ TEST(Table, ANarrowLineKeepsWhatTellsCasesApartAndTheMainFigures) {
   std::istringstream lines(table.header() + table.row(some[0]) + table.row(some[1]));
   for (std::string line; std::getline(lines, line);)
     EXPECT_LE(line.size(), 80U) << line;
-  for (const char* name :
-      {"schedule", "seq", "step", "rate", "memory", "exposed", "idle", "status"})
-    EXPECT_THAT(table.header(), HasSubstr(name));
-  for (const char* name : {"groups", "TFLOP/s", "check"})  // equal, or of less interest
-    EXPECT_THAT(table.header(), testing::Not(HasSubstr(name)));
+  EXPECT_THAT(table.header(),
+      testing::ContainsRegex("case +schedule +seq +step +rate +memory +exposed +idle +status"))
+      << "no groups, which are equal";
 }
 
 TEST(Table, ShowsCopiesAndSizesOfMicroBatches) {
@@ -113,41 +92,32 @@ TEST(Table, ShowsCopiesAndSizesOfMicroBatches) {
   copies.settings.shape.micro_batch = 13;
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
-  EXPECT_THAT(make_table(both).row(both[0]),
-      testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128   2    6 ")));
-  EXPECT_THAT(make_table(both).row(both[1]),
-      testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128  13    6 ")));
+  EXPECT_THAT(
+      make_table(both).row(both[0]), AllOf(HasSubstr("    3 1+2 "), HasSubstr("128   2    6 ")));
+  EXPECT_THAT(
+      make_table(both).row(both[1]), AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128  13    6 ")));
 }
 
 TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {
   const std::string text = settings_text(rows());
-  std::istringstream lines(make_table(rows()).header() + text);
-  for (std::string line; std::getline(lines, line);)
-    EXPECT_THAT(line, testing::StartsWith("#"));
-  for (const char* line :
-      {"seq           = 128, 4096, 65536 token", "layers        = 5", "ffn           = 9"})
-    EXPECT_THAT(text, HasSubstr(std::string("# ") + line + "\n"));
+  EXPECT_THAT(make_table(rows()).header() + text, testing::MatchesRegex("(#[^\n]*\n)+"));
+  EXPECT_THAT(text,
+      AllOf(HasSubstr("# seq           = 128, 4096, 65536 token\n"),
+          HasSubstr("# layers        = 5\n")));
 }
 
 TEST(Table, TellsRepetitionsApart) {
   const Row first = make_row(sample_case()), second = make_row(sample_case(), {0, 1});
   EXPECT_THAT(make_table({first, second}, true).header(), HasSubstr("case rep schedule"));
-  EXPECT_THAT(make_table({first}).header(), testing::Not(HasSubstr("rep ")));
 }
 
-/// A quoted field may hold commas, quotes and line breaks.
+/// A quoted field may hold commas, quotes and line breaks. All values: check_references.py.
 TEST(Csv, HasTitlesWithUnitsAndALineForEachRun) {
-  std::vector<Row> some = rows();
-  const auto reason = &some[1].cell("reason") - some[1].cells.data();
-  some[1].cells[reason] = "a \"b\",\nc";
-  const std::string text = to_csv(some), titles = text.substr(0, text.find('\n') + 1);
-  EXPECT_TRUE(titles.starts_with("case,repetition,session,")) << titles;
-  EXPECT_THAT(titles, AllOf(HasSubstr(",median_s [s],"), HasSubstr(",samples,")));
-  EXPECT_EQ(std::ranges::count(titles, ','), std::ssize(columns()) - 1);
-  EXPECT_EQ(to_csv({}), titles);
-  EXPECT_THAT(text, HasSubstr(",\"a \"\"b\"\",\nc\","));
-  const std::string lines = text.substr(titles.size()), first = lines.substr(0, lines.find('\n'));
-  EXPECT_THAT(first, AllOf(testing::StartsWith("0,0,0,"), HasSubstr(",2.25,"), HasSubstr(",,")));
+  const std::string text = to_csv(rows()), titles = to_csv({});
+  EXPECT_THAT(titles,
+      testing::MatchesRegex("case,repetition,session,.*,median_s \\[s],.*,samples,[^\n]*\n"));
+  EXPECT_THAT(
+      text, AllOf(testing::StartsWith(titles + "0,0,0,"), HasSubstr(",\"a \"\"b\"\",\nc\",")));
 }
 }  // namespace
 }  // namespace minitaw::record
