@@ -125,10 +125,10 @@ def compare_times(times, rules, count):
     if math.isinf(rules.threshold):
         found.word, found.reason = "OFF", "times are not judged (--threshold off)"
     elif not found.ratio:
-        needed = f"{times.needed(rules.alone)} are needed"
         found.word = "AMBIGUOUS"
-        counts = f"{len(times.base)} and {len(times.new)} {times.unit}"
-        found.reason = f"{counts} are too few for a confidence of {rules.alone:.4g}: {needed}"
+        counts = " and ".join(dict.fromkeys([f"{len(times.base)}", f"{len(times.new)}"]))
+        few = f"too few {times.unit} ({counts}) for a confidence of {rules.alone:.4g}"
+        found.reason = f"{few}: {times.needed(rules.alone)} are needed"
     else:
         sure = times.ratio(rules.together(count))
         found.word, found.reason = judge(found.ratio, sure, rules, count)

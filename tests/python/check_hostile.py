@@ -84,6 +84,7 @@ def resealed(image, schema=sealed.SCHEMA):
 REFUSED = {  # what is said: of which files
     "f.h5 is damaged": [
         WHOLE[:-1],
+        WHOLE + b"\0",
         WHOLE[: sealed.SEAL_BYTES],
         WHOLE[:-1000] + bytes([WHOLE[-1000] ^ 4]) + WHOLE[-999:],
         resealed(b"hello\n"),
@@ -93,7 +94,7 @@ REFUSED = {  # what is said: of which files
         instead(data=[b"x" * 9] * 7, shape=None, dtype="S9"),  # texts instead of numbers
     ],
     "f.h5 is not a miniTaw result": [b"hello\n", b"", IMAGE],
-    "f.h5 has schema version 4": [resealed(IMAGE, 4)],
+    "f.h5 has schema version 4": [resealed(IMAGE, 4), b"miniTaw result, schema 4 and no more"],
     f"/{COLUMN} is a link": [
         linked(h5py.ExternalLink("other.h5", "/x")),
         linked(h5py.SoftLink("/runs/q1_s")),
