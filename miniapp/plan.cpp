@@ -40,7 +40,7 @@ struct DeviceFit {
 /// The cost of a case, from its program alone.
 struct CasePlan {
   Case settings;
-  std::size_t number = 0;  ///< in the deck
+  std::int64_t number = 0;  ///< in the deck
   int shards = 0;
   TrafficBytes inside{}, between{};  ///< of groups, one step
   std::vector<GroupTraffic> groups;
@@ -121,7 +121,7 @@ void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& m
 }
 
 CasePlan plan_case(
-    const Case& c, std::size_t number, const Program& program, const AssumedMachine& machine) {
+    const Case& c, std::int64_t number, const Program& program, const AssumedMachine& machine) {
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   const schedule::Costs costs = schedule::costs_of(program, layout, machine.device);
   CasePlan plan;
@@ -164,7 +164,7 @@ void append_bytes(Columns& columns, const Plans& plans, const std::string& per, 
 
 Column bytes_column(const std::string& title, bool wide, auto bytes) {
   return {.title = title,
-      .value = [bytes](const CasePlan& p) { return static_cast<double>(bytes(p)); },
+      .value = [bytes](const CasePlan& p) -> double { return bytes(p); },
       .wide = wide};
 }
 
@@ -257,8 +257,7 @@ Json to_json(const CasePlan& plan) {
 
 std::string table_text(const Plans& plans, bool narrow) {
   using P = CasePlan;
-  Columns columns = {
-      {.title = "case", .value = [](const P& p) { return static_cast<std::int64_t>(p.number); }},
+  Columns columns = {{.title = "case", .value = &P::number},
       {.title = "schedule", .value = [](const P& p) { return p.settings.schedule; }, .width = -1},
       {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .wide = true},
       {.title = "groups",
@@ -320,7 +319,7 @@ std::string to_text(const CasePlan& plan) {
              c.shape.seq,
              c.shape.micro_batch,
              c.micro_batches,
-             static_cast<double>(model::parameters(c.shape)),
+             1.0 * model::parameters(c.shape),
              counted(plan.shards, "shard"),
              name_of(c.shape.dtype),
              tokens,
@@ -367,7 +366,7 @@ Plans plan_all(const deck::Deck& deck, AssumedMachine machine) {
 
 /// The program of the only case.
 std::string program_text(const deck::Deck& deck) {
-  const std::size_t cases = deck.cases.size() + deck.unused.size();
+  const std::size_t cases = deck.cases.size() + deck.left_out.size();
   if (cases != 1)
     throw InputError("--program: the deck has {} cases, the program of one can be printed; choose "
                      "it with --set",

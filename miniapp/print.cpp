@@ -85,6 +85,6 @@ void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return;
   if (errno != EPIPE)
-    throw InputError(fmt::format("standard output: {}", std::strerror(errno)));
+    throw InputError("standard output: {}", std::strerror(errno));
 }
 }  // namespace minitaw::app

@@ -125,7 +125,7 @@ std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck
       name_of(least.settings),
       least.closest().what,
       least.closest().from);
-  for (const std::string& sentence : deck.unused)
+  for (const std::string& sentence : deck.left_out)
     text += fmt::format("# not judged: {}\n", sentence);
   if (std::ranges::any_of(
           compared, [](const Comparison& c) { return c.is_of_reference() && !c.passes(); }))
@@ -240,22 +240,22 @@ private:
       if (const double most = std::max(harness::float64_tolerance(c).largest(c.steps),
               harness::serial_tolerance(c).largest(c.steps));
           !(most < 1))
-        throw InputError(fmt::format(
+        throw InputError(
             "verify, {}, learning_rate = {}: rounding alone may change a gradient by {:.2g} times "
             "itself; use a lower learning_rate, dtype = fp32, fewer layers or a larger hidden",
             c.schedule,
             c.learning_rate,
-            most));
+            most);
   }
 
   void require_memory(const Case& c, const ReferenceMemory& reference, const char* with) const {
     const std::string reason = budget_.reason_against(c, reference);
     if (!reason.empty())
-      throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
+      throw InputError("verify, {} on {}: {}it {}; use a smaller model",
           c.schedule,
           counted(c.ranks, "rank"),
           with,
-          reason));
+          reason);
   }
 
   /// Prints a text at once, on rank 0 and unless JSON is asked for.

@@ -411,7 +411,7 @@ def check_unsuited():
     """A schedule that the other keys do not suit is in a note, before the table and in the JSON."""
     words = ("deck.toml", *settings(schedule="ddp,fsdp", replicas=2))
     said = json.loads(accepted(*words, "--json"))
-    note = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
+    note = "left out 1 combination: replicas: ddp has no replicas; use replicas = 1"
     schedules = [case["settings"]["schedule"] for case in said["cases"]]
     assert said["notes"] == [note] and schedules == ["fsdp"], said["notes"]
     assert accepted(*words).startswith(f"# {note}\n")

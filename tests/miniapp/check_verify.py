@@ -69,7 +69,7 @@ def check_unsuited():
     alone it is refused."""
     deck = ("verify", DECK, *settings(seq=9, ranks=2, groups=1, replicas=2))
     done = call(2, *deck, *settings(schedule="ddp,tawpipe"))
-    reason = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
+    reason = "left out 1 combination: replicas: ddp has no replicas; use replicas = 1"
     assert done.returncode == 0 and f"\n# {reason}\n" in done.stdout, done.stdout + done.stderr
     assert f"\n# not judged: {reason}\n" in done.stdout
     assert "\nRESULT: VALID: 1 case agrees " in done.stdout

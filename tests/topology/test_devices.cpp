@@ -5,16 +5,6 @@
 
 namespace minitaw::topology {
 namespace {
-TEST(Devices, RanksOfANodeTakeThemInTurn) {
-  EXPECT_EQ(device_of(0, 0), -1) << "no devices";
-  for (const int visible : {1, 3, 8})
-    for (int rank = 0; rank < 20; ++rank) {
-      EXPECT_TRUE(0 <= device_of(rank, visible) && device_of(rank, visible) < visible) << rank;
-      EXPECT_EQ(device_of(rank, visible), device_of(rank + visible, visible));
-    }
-  EXPECT_EQ(device_of(2, 4), 2);
-}
-
 TEST(Devices, OneOfItsOwnForEachRankIsFine) {
   using Uuids = std::vector<std::string>;  // of ranks of a host: empty
   for (const Uuids& own : {Uuids{}, {"GPU-a", "GPU-b", "GPU-c"}, {"", "", ""}})
