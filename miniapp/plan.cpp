@@ -46,10 +46,11 @@ struct CasePlan {
   std::vector<GroupTraffic> groups;
   schedule::Ticks ticks;
   schedule::Idle idle;  ///< with compute as on the assumed device and transfers that are free
-  std::vector<MemoryBytes> memory;  ///< of each rank
-  std::vector<Need> host;           ///< of each rank, with its whole process
-  std::size_t worst = 0;            ///< the rank that needs most memory
-  std::optional<DeviceFit> device;  ///< nothing without a device to fit
+  std::vector<MemoryBytes> memory;                  ///< of each rank
+  std::vector<Need> host;                           ///< of each rank, with its whole process
+  std::size_t worst = 0;                            ///< the rank that needs most memory
+  std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
+  std::optional<DeviceFit> device;                  ///< nothing without a device to fit
 
   /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
   [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
@@ -116,6 +117,7 @@ void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& m
   for (Need& rank : plan.host)
     rank.beside += schedule::process_base;
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
+  plan.slots = program.ranks[plan.worst].slots;
   if (const auto available = machine.device_memory)
     plan.device = {*available, worst_on_device(c, program), largest_seq(c, program, *available)};
 }
@@ -230,6 +232,9 @@ Json to_json(const CasePlan& plan) {
     const GroupTraffic& most = plan.busiest(bytes);
     return {{"group", most.group}, {"bytes", most.*bytes}};
   };
+  Json slots = {{"rank", plan.worst}};
+  for (int c = 0; c < schedule::slot_classes; ++c)
+    slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
   Json json = {{"settings", settings_json(plan.settings)},
       {"shards", plan.shards},
       {"bytes_per_step",
@@ -240,6 +245,7 @@ Json to_json(const CasePlan& plan) {
       {"groups", groups},
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
       {"idle", {{"share", plan.idle.share()}, {"step_s", plan.idle.seconds}}},
+      {"slots", slots},
       {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
   for (int rank = 0; rank < plan.settings.ranks; ++rank)
     json["idle"]["share_per_rank"].push_back(plan.idle.share(rank));

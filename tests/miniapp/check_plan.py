@@ -167,11 +167,15 @@ def check_ticks(case, account):
 
 
 def check_memory(case, account):
-    """The worst rank, and, of a pipeline, in which each rank has one shard and both
+    """The worst rank and its slots, and, of a pipeline, in which each rank has one shard and both
     ends a slice, what all of them keep."""
     memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
+    slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
     assert memory["worst"] == worst
+    assert case["slots"] == dict.fromkeys("htwkgcpabxvdyzefn", 0) | {
+        kind: int(count) for kind, count in slots.items()
+    } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
         assert rank["rank"] == number
         assert rank["total"] == sum(rank[kind] for kind in MEMORY_KINDS)
