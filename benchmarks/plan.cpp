@@ -59,7 +59,7 @@ std::vector<Shape> shapes_of_deck(const Options& options) {
   const deck::Job job{.ranks = 1, .node_sizes = {}, .planning = true};
   std::vector<Shape> shapes;
   const deck::Deck deck = deck::read_deck(options.deck, options.overrides, job);
-  for (const std::string& sentence : deck.unused)
+  for (const std::string& sentence : deck.left_out)
     fmt::print(stderr, "# {}\n", sentence);
   for (const Case& c : deck.cases) {
     Shape& shape = shapes.emplace_back(c.shape);

@@ -37,9 +37,9 @@ std::string help(const CLI::App& app, const HelpOptions& options) {
   }
   if (topic == "schedules")
     return schedules;
-  throw InputError(fmt::format("no help on \"{}\"{} (minitaw help keys lists keys and schedules)",
+  throw InputError("no help on \"{}\"{} (minitaw help keys lists keys and schedules)",
       topic,
-      did_you_mean(topic, topics)));
+      did_you_mean(topic, topics));
 }
 }  // namespace
 

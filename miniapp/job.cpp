@@ -23,7 +23,7 @@ int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
-  return std::max(1, std::min(static_cast<int>(place.own_cores().size()), place.node_cores / here));
+  return std::max(1, std::min<int>(place.own_cores().size(), place.node_cores / here));
 }
 
 /// What every rank does before they work together. All of them learn of one that fails, and where
@@ -33,7 +33,7 @@ void start(int rank, const std::string& host, const std::function<void()>& work)
     try {
       work();
     } catch (const std::exception& error) {
-      throw InputError(fmt::format("rank {} on {}: {}", rank, host, error.what()));
+      throw InputError("rank {} on {}: {}", rank, host, error.what());
     }
   });
 }
@@ -45,7 +45,7 @@ topology::Device choose_device(
   start(rank, hosts.text(place.node), [&] {
     const std::vector<topology::Device> visible = topology::visible_devices();
     if (!visible.empty())
-      device = visible[static_cast<std::size_t>(place.local_rank) % visible.size()];
+      device = visible[place.local_rank % visible.size()];
   });
   return device;
 }
@@ -62,10 +62,8 @@ Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Devi
 std::string text_of(const topology::Device& device, int threads) {
   if (device.index < 0)
     return "host, " + counted(threads, "thread");
-  return fmt::format("device {}, {}, {:.1f} GiB",
-      device.index,
-      device.name,
-      static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
+  return fmt::format(
+      "device {}, {}, {:.1f} GiB", device.index, device.name, 0x1p-30 * device.bytes);
 }
 
 std::vector<std::string> gather(const std::string& text) {
@@ -115,16 +113,15 @@ comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
-  if (H5get_libversion(&major, &minor, &release) < 0)
-    return "unknown";
+  (void)H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 
 std::string kokkos_version() {
   return fmt::format("{}.{}.{} {}",
-      KOKKOS_VERSION / 10000,
-      KOKKOS_VERSION / 100 % 100,
-      KOKKOS_VERSION % 100,
+      KOKKOS_VERSION_MAJOR,
+      KOKKOS_VERSION_MINOR,
+      KOKKOS_VERSION_PATCH,
       Kokkos::DefaultExecutionSpace::name());
 }
 
@@ -147,7 +144,7 @@ void end_after(double seconds) {
     [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, sentence.data(), sentence.size());
     _exit(1);
   });
-  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
+  alarm(std::clamp(std::ceil(seconds), 0.0, 1e6));
 }
 
 struct AtEnd {

@@ -28,8 +28,8 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> verbs =
       list_of(app.get_subcommands([](const CLI::App*) { return true; }), &CLI::App::get_name);
   if (std::ranges::find(verbs, word) == verbs.end())
-    throw InputError(fmt::format(
-        "unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
+    throw InputError(
+        "unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs));
 }
 
 int run(int argc, char** argv) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <ranges>
 #include <unistd.h>
 #include "base/error.hpp"
-#include "case_plan.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "schedule/orders.hpp"
+#include "needs.hpp"
+#include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 #include "topology/devices.hpp"
 #include "verb.hpp"
@@ -17,6 +18,124 @@
 namespace minitaw::app {
 namespace {
 using schedule::Program;
+
+using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
+using MemoryBytes = decltype(schedule::Footprint::by_kind);               ///< by schedule::Memory
+
+/// Bytes that a group's ranks exchange with other groups in one step.
+struct GroupTraffic {
+  int group = 0, ranks = 0;
+  std::uint64_t out = 0, in = 0;
+};
+
+/// Whether the ranks fit on devices of one size.
+struct DeviceFit {
+  std::uint64_t available = 0;
+  Need worst;                    ///< of the rank that needs most
+  std::int64_t largest_seq = 0;  ///< the largest S that fits; 0: none
+
+  bool fits() const { return worst.total() <= available; }
+};
+
+/// The cost of a case, from its program alone.
+struct CasePlan {
+  Case settings;
+  std::int64_t number = 0;  ///< in the deck
+  int shards = 0;
+  TrafficBytes inside{}, between{};  ///< of groups, one step
+  std::vector<GroupTraffic> groups;
+  schedule::Ticks ticks;
+  schedule::Idle idle;  ///< with compute as on the assumed device and transfers that are free
+  std::vector<MemoryBytes> memory;                  ///< of each rank
+  std::vector<Need> host;                           ///< of each rank, with its whole process
+  std::size_t worst = 0;                            ///< the rank that needs most memory
+  std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
+  std::optional<DeviceFit> device;                  ///< nothing without a device to fit
+
+  /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
+  [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
+    return *std::ranges::max_element(groups, {}, bytes);
+  }
+};
+
+/// What a plan assumes of the machine.
+struct AssumedMachine {
+  schedule::Device device;
+  std::optional<std::uint64_t> device_memory;  ///< bytes; nothing: unknown
+  int adapters = 1;                            ///< of each node
+};
+
+/// The sum over all kinds.
+std::uint64_t total(const auto& by_kind) {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
+}
+
+/// What driver, kernels and NCCL take of a device; an estimate.
+constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
+
+/// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
+Need worst_on_device(const Case& c, const Program& program) {
+  Need worst = std::ranges::max(
+      needs_on_device(c, memory_of(c, program)), {}, [](const Need& need) { return need.step; });
+  worst.beside += context_bytes;
+  return worst;
+}
+
+/// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
+std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t available) {
+  constexpr int longest_seq = 1 << 26;
+  const int seq_step = std::lcm(128, 2 * c.shape.context.count);
+  const auto fits = [&](int steps) {
+    Case other = c;
+    other.shape.seq = std::int64_t{steps} * seq_step;
+    try {
+      return worst_on_device(other, program).total() <= available;
+    } catch (const InputError&) {  // larger than any buffer can be
+      return false;
+    }
+  };
+  const auto steps = std::views::iota(1, longest_seq / seq_step + 1);  // memory grows with them
+  return seq_step * (std::ranges::partition_point(steps, fits) - steps.begin());
+}
+
+void plan_traffic(CasePlan& plan, const Program& program, const model::Layout& layout) {
+  const topology::Groups& groups = program.groups;
+  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+  for (int k = 0; k < schedule::traffic_kinds; ++k) {
+    plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
+    plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));
+  }
+  for (int g = 0; g < groups.count(); ++g)
+    plan.groups.push_back({g, groups.size(g), bytes.leaving(groups, g), bytes.entering(groups, g)});
+}
+
+void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& machine) {
+  const Case& c = plan.settings;
+  const std::vector<schedule::Footprint> memory = memory_of(c, program);
+  plan.memory = list_of(memory, &schedule::Footprint::by_kind);
+  plan.host = needs_on_host(c, program, memory, 1);
+  for (Need& rank : plan.host)
+    rank.beside += schedule::process_base;
+  plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
+  plan.slots = program.ranks[plan.worst].slots;
+  if (const auto available = machine.device_memory)
+    plan.device = {*available, worst_on_device(c, program), largest_seq(c, program, *available)};
+}
+
+CasePlan plan_case(
+    const Case& c, std::int64_t number, const Program& program, const AssumedMachine& machine) {
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
+  const schedule::Costs costs = schedule::costs_of(program, layout, machine.device);
+  CasePlan plan;
+  plan.settings = c;
+  plan.number = number;
+  plan.shards = program.shards;
+  plan.ticks = schedule::ticks(program);
+  plan.idle = schedule::idle(program, schedule::simulate(program, costs));
+  plan_traffic(plan, program, layout);
+  plan_memory(plan, program, machine);
+  return plan;
+}
 
 using Plans = std::vector<CasePlan>;
 using Column = TableColumn<CasePlan>;
@@ -47,7 +166,7 @@ void append_bytes(Columns& columns, const Plans& plans, const std::string& per, 
 
 Column bytes_column(const std::string& title, bool wide, auto bytes) {
   return {.title = title,
-      .value = [bytes](const CasePlan& p) { return static_cast<double>(bytes(p)); },
+      .value = [bytes](const CasePlan& p) -> double { return bytes(p); },
       .wide = wide};
 }
 
@@ -102,30 +221,6 @@ std::string fit_text(const DeviceFit& fit) {
                           : "no S fits");
 }
 
-/// A line for each remedy: "context=4 (60.3 GiB in all)".
-std::string remedies_text(const std::vector<Remedy>& remedies) {
-  constexpr std::string_view title = "  fits with        ";
-  if (remedies.empty())
-    return fmt::format("{}nothing that was tried: recompute, micro_batch, slices, context, ranks, "
-                       "alone and together\n",
-        title);
-  std::string text;
-  for (const Remedy& remedy : remedies) {
-    text += title;
-    for (const auto& [key, value] : remedy.settings)
-      text += fmt::format("{}={} ", key, value);
-    text += fmt::format("({} in all)\n", size_text(remedy.total));
-  }
-  return text;
-}
-
-Json to_json(const Remedy& remedy) {
-  Json settings;
-  for (const auto& [key, value] : remedy.settings)
-    settings[key] = value;
-  return {{"settings", settings}, {"total_bytes", remedy.total}};
-}
-
 Json to_json(const CasePlan& plan) {
   Json groups = Json::array(), ranks = Json::array();
   for (const GroupTraffic& g : plan.groups)
@@ -162,18 +257,13 @@ Json to_json(const CasePlan& plan) {
         {"arena_bytes", fit->worst.step},
         {"libraries_estimate_bytes", fit->worst.beside},
         {"fits", fit->fits()},
-        {"largest_seq", fit->largest_seq},
-        {"remedies",
-            fit->remedies
-                ? Json(list_of(*fit->remedies, [](const Remedy& r) { return to_json(r); }))
-                : Json()}};
+        {"largest_seq", fit->largest_seq}};
   return json;
 }
 
 std::string table_text(const Plans& plans, bool narrow) {
   using P = CasePlan;
-  Columns columns = {
-      {.title = "case", .value = [](const P& p) { return static_cast<std::int64_t>(p.number); }},
+  Columns columns = {{.title = "case", .value = &P::number},
       {.title = "schedule", .value = [](const P& p) { return p.settings.schedule; }, .width = -1},
       {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .wide = true},
       {.title = "groups",
@@ -234,33 +324,19 @@ std::string to_text(const CasePlan& plan) {
              c.shape.seq,
              c.shape.micro_batch,
              c.micro_batches,
-             static_cast<double>(model::parameters(c.shape)),
+             1.0 * model::parameters(c.shape),
              counted(plan.shards, "shard"),
              name_of(c.shape.dtype),
              tokens,
              tokens * model::flops_per_token(c.shape) * 1e-12) +
          title_line<schedule::Traffic>("bytes per step") + line("inside groups", plan.inside) +
          line("between groups", plan.between) + memory_text(plan) +
-         (plan.device ? fit_text(*plan.device) : "") +
-         (plan.device && plan.device->remedies ? remedies_text(*plan.device->remedies) : "");
-}
-
-void write_csv(const Program& program, const Case& c, const std::string& path) {
-  if (!schedule::entry_of(request_of(c).spec.name).passes_activations)
-    throw InputError(fmt::format(
-        "--csv: {} passes no activations from stage to stage; plan a pipeline", c.schedule));
-  if (program.slices > 1)
-    throw InputError(
-        fmt::format("--csv: the files have no slices, which {} has; use slices = 1", c.schedule));
-  std::ofstream file(path, std::ios::binary);
-  if (!(file << schedule::to_torch_csv(program)).flush())
-    throw InputError(fmt::format("--csv: {} cannot be written", path));
+         (plan.device ? fit_text(*plan.device) : "");
 }
 
 struct PlanOptions {
   DeckOptions deck;
   bool json = false, program = false;
-  std::string csv;         ///< file for the order of the only case, a pipeline
   AssumedMachine machine;  ///< without `device_memory`: the device of this machine, if any
 };
 
@@ -278,7 +354,6 @@ std::optional<std::uint64_t> memory_of_device() {
 
 /// In the order of the deck.
 Plans plan_all(const deck::Deck& deck, AssumedMachine machine) {
-  constexpr int many_ranks = 512;  // looking for what makes them fit takes minutes
   if (!machine.device_memory)
     machine.device_memory = memory_of_device();
   Plans plans;
@@ -291,26 +366,17 @@ Plans plan_all(const deck::Deck& deck, AssumedMachine machine) {
     built = request;
     plans.push_back(plan_case(c, plans.size(), program, machine));
   }
-  for (CasePlan& plan : plans)
-    if (plan.device && !plan.device->fits() &&
-        (std::ssize(plans) <= few || plan.settings.ranks < many_ranks))
-      plan.device->remedies = remedies_of(plan.settings, plan.device->available);
   return plans;
 }
 
-/// The program of the only case, as text or for PyTorch.
-void write_program(const deck::Deck& deck, const PlanOptions& options) {
-  if (deck.cases.size() + deck.unused.size() != 1)
-    throw InputError(fmt::format(
-        "{}: the deck has {} cases, the program of one can be printed; choose it with --set",
-        options.program ? "--program" : "--csv",
-        deck.cases.size() + deck.unused.size()));
-  const Case& c = deck.cases.front();
-  const Program program = schedule::build_valid(request_of(c));
-  if (options.program)
-    write_stdout(schedule::to_text(program));
-  if (!options.csv.empty())
-    write_csv(program, c, options.csv);
+/// The program of the only case.
+std::string program_text(const deck::Deck& deck) {
+  const std::size_t cases = deck.cases.size() + deck.left_out.size();
+  if (cases != 1)
+    throw InputError("--program: the deck has {} cases, the program of one can be printed; choose "
+                     "it with --set",
+        cases);
+  return schedule::to_text(schedule::build_valid(request_of(deck.cases.front())));
 }
 
 Json to_json(const deck::Deck& deck, const Plans& plans, const schedule::Device& assumed) {
@@ -338,8 +404,8 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path,
       options.deck.overrides,
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.machine.adapters});
-  if (options.program || !options.csv.empty()) {
-    write_program(deck, options);
+  if (options.program) {
+    write_stdout(program_text(deck));
     return 0;
   }
   const Plans plans = plan_all(deck, options.machine);
@@ -360,9 +426,6 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag(
           "--program", options->program, "the actions of every rank of the one case that is left")
-      ->excludes(json);
-  verb->add_option("--csv", options->csv, "write the order of a pipeline, for PyTorch's _load_csv")
-      ->type_name("FILE")
       ->excludes(json);
   add_memory(*verb,
       "--device-memory",

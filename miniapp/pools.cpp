@@ -11,15 +11,13 @@ MemoryPools::MemoryPools(const topology::Groups& nodes,
     std::optional<std::uint64_t> allowed) {
   std::map<std::string, std::size_t> known;  // by what the ranks of one memory have in common
   for (int rank = 0; rank < nodes.ranks(); ++rank) {
-    const std::string& uuid = uuids[rank];
-    const std::string node = fmt::format("node {}", nodes.group_of(rank)),
-                      alone = fmt::format("rank {}", rank);
-    const auto [at, added] = known.try_emplace(allowed        ? alone
-                                               : uuid.empty() ? node
-                                                              : uuid,
-        pools_.size());
+    const bool on_device = !allowed && !uuids[rank].empty();
+    const std::string name = allowed     ? fmt::format("rank {}", rank)
+                             : on_device ? fmt::format("device of rank {}", rank)
+                                         : fmt::format("node {}", nodes.group_of(rank));
+    const auto [at, added] = known.try_emplace(on_device ? uuids[rank] : name, pools_.size());
     if (added)
-      pools_.push_back({allowed ? alone : uuid.empty() ? node : "device of " + alone});
+      pools_.push_back({name});
     Pool& pool = pools_[at->second];
     pool.bytes = std::min(pool.bytes, allowed.value_or(free[rank]));
     pool_of_rank_.push_back(at->second);

@@ -68,16 +68,12 @@ Json settings_json(const Case& c) {
   return settings;
 }
 
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 void write_json(const Invocation& invocation, const Json& said) {
   Json json = {{"program", record::version_text()},
       {"schema", record::schema_version},
       {"command", shell_line(invocation.arguments())}};
   json.update(said);
-  write_stdout(json_text(json));
+  write_stdout(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void write_stdout(const std::string& text) {
@@ -85,6 +81,6 @@ void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return;
   if (errno != EPIPE)
-    throw InputError(fmt::format("standard output: {}", std::strerror(errno)));
+    throw InputError("standard output: {}", std::strerror(errno));
 }
 }  // namespace minitaw::app

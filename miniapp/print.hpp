@@ -36,9 +36,8 @@ TableColumn<Entry> setting_column(const std::string& name) {
 
 /// The settings of a case as results have them, its identity, and F and B as lists.
 [[nodiscard]] Json settings_json(const Case& c);
-/// Indented, with a newline at the end.
-[[nodiscard]] std::string json_text(const Json& json);
-/// What --json writes: program, schema and command, then what a verb has to say, its verdict first.
+/// What --json writes, indented: program, schema and command, then what a verb has to say, its
+/// verdict first.
 void write_json(const Invocation& invocation, const Json& said);
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
 /// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)

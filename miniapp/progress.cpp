@@ -44,7 +44,7 @@ std::optional<double> slurm_moment(const char* variable) {
   const char* const moment = std::getenv(variable);
   if (moment == nullptr || std::atoll(moment) <= 0)
     return std::nullopt;
-  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
+  return std::atoll(moment) - std::time(nullptr);
 }
 
 /// Returns the seconds to the end of the Slurm job, at least 1; 0 if it is not known.
@@ -69,7 +69,7 @@ RemainingRuns remaining_runs(
         remaining.notes.push_back(kept_text(runs.last()));
         continue;
       }
-      next[i] = static_cast<int>(runs.runs.size()) - (runs.ended_ok() ? 0 : 1);
+      next[i] = runs.runs.size() - (runs.ended_ok() ? 0 : 1);
     }
     for (int r = next[i]; r < cases[i].repeats; ++r)
       remaining.runs.push_back({i, r});

@@ -106,7 +106,7 @@ public:
     const std::scoped_lock lock(mutex_);
     const std::vector<Row> rows = rows_of(deck_.cases, recorder_.rows());
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
-    for (const std::string& sentence : deck_.unused)
+    for (const std::string& sentence : deck_.left_out)
       note(sentence);
     print(record::closing_text(rows, remarks(), missing));
     note("results: " + options_.output);

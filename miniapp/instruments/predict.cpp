@@ -88,7 +88,7 @@ Columns figures_of(const Machine& machine) {
               const P& p) { return p.prediction.traffic.busiest / (rate * p.prediction.seconds); }),
       {.title = "memory",
           .units = "GiB",
-          .value = [](const P& p) { return static_cast<std::int64_t>(p.prediction.memory); },
+          .value = [](const P& p) -> std::int64_t { return p.prediction.memory; },
           .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
           .name = "memory_bytes"},
       {.title = "",
@@ -133,7 +133,7 @@ void write_timelines(const std::string& path, const std::vector<trace::Timeline>
   file << trace::to_json(timelines);
   file.close();
   if (!file)
-    throw InputError(fmt::format("--timeline: {} cannot be written", path));
+    throw InputError("--timeline: {} cannot be written", path);
 }
 
 /// The cases of the deck. `notes` gets how many were left out.
@@ -169,7 +169,7 @@ std::vector<Predicted> predict_best(const deck::Deck& deck,
     double seconds,
     std::vector<std::string>& notes) {
   constexpr std::size_t shown = 10;
-  if (deck.cases.size() + deck.unused.size() != 1)
+  if (deck.cases.size() + deck.left_out.size() != 1)
     throw InputError("--best: it takes one case, which says model, ranks and sequences of a step");
   std::vector<Predicted> best;
   std::map<std::string, int> lost;
@@ -215,8 +215,8 @@ void print(const Machine& machine,
 
 int run(const Invocation& invocation, const PredictOptions& options) {
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
-    throw InputError(fmt::format(
-        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+    throw InputError(
+        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline);
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const deck::Deck deck = deck::read_deck(options.deck.path,
       options.deck.overrides,

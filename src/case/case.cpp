@@ -25,7 +25,7 @@ std::int64_t sequences_of_step(const Case& c) {
 }
 
 double tokens_of_step(const Case& c) {
-  return static_cast<double>(sequences_of_step(c) * c.shape.seq);
+  return sequences_of_step(c) * c.shape.seq;
 }
 
 int sharers_of(const Case& c) {

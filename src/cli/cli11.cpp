@@ -21,7 +21,7 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0)
-      throw InputError(fmt::format("{} ({} --help)", error.what(), app.get_name()));
+      throw InputError("{} ({} --help)", error.what(), app.get_name());
     std::ostringstream text;
     app.exit(error, text, text);
     return text.str();

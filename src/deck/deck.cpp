@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
+#include <ranges>
 #include <set>
 #include "base/error.hpp"
 #include "deck/keys.hpp"
@@ -229,52 +231,12 @@ void note_one_group(const GivenKeys& given, const Job& job, Deck& deck) {
             usual_node));
 }
 
-/// A value that a deck gives: its axis, and its position there.
-using AxisValue = std::pair<std::size_t, std::size_t>;
-
-/// Combination `i`: a value of each axis. The first key of keys() varies slowest.
-std::vector<AxisValue> combination_of(std::size_t i, const std::vector<Axis>& axes) {
-  std::vector<AxisValue> values(axes.size());
-  for (std::size_t axis = axes.size(); axis-- > 0;) {
-    const std::size_t count = axes[axis].values.size();
-    values[axis] = {axis, i % count};
-    i /= count;
+/// Stores combination `i`: a value of each axis. The first key of keys() varies slowest.
+void store(std::size_t i, const std::vector<Axis>& axes, Draft& draft) {
+  for (const auto& [key, values] : axes | std::views::reverse) {
+    key->store(draft, values[i % values.size()]);
+    i /= values.size();
   }
-  return values;
-}
-
-/// A combination that cannot be run.
-struct Failure {
-  std::vector<AxisValue> values;
-  std::string reason;
-};
-
-/// Says what is not run: values that no case has, each with its first reason, and how many
-/// combinations of others. `used`: by some case.
-void note_what_is_left_out(std::vector<Failure> failed,
-    const std::vector<Axis>& axes,
-    const std::set<AxisValue>& used,
-    Deck& deck) {
-  for (Failure& failure : failed)
-    std::erase_if(failure.values, [&](const AxisValue& value) { return used.contains(value); });
-  // Where fewer values are at fault, the reason is that of this value.
-  std::ranges::stable_sort(failed, {}, [](const Failure& f) { return f.values.size(); });
-  std::map<AxisValue, std::string> unused;
-  std::map<std::string, int> left_out;
-  for (const Failure& failure : failed) {
-    if (failure.values.empty())
-      ++left_out[failure.reason];
-    for (const AxisValue& value : failure.values)
-      unused.try_emplace(value, failure.reason);
-  }
-  for (const auto& [value, reason] : unused) {
-    const Axis& axis = axes[value.first];
-    deck.unused.push_back(
-        fmt::format("no case has {} = {}: {}", axis.key->name, axis.values[value.second], reason));
-  }
-  deck.notes = deck.unused;
-  for (const auto& [reason, times] : left_out)
-    deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
 }
 
 /// All combinations of the axes, completed and checked. One that cannot be run is left out with a
@@ -285,31 +247,30 @@ void expand(const GivenKeys& given, const Job& job, Deck& deck) {
   draft.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
-  std::set<AxisValue> used;
   std::set<std::string> seen;
-  std::vector<Failure> failed;
+  std::string first_reason;
+  std::map<std::string, int> failed;  // combinations, by reason
   int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::vector<AxisValue> values = combination_of(i, axes);
-    for (const auto& [axis, position] : values) {
-      const auto& [key, texts] = axes[axis];
-      key->store(draft, texts[position]);
-    }
+    store(i, axes, draft);
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);
-      used.insert(values.begin(), values.end());
       if (seen.insert(identity(c)).second)
         deck.cases.push_back(std::move(c));
       else
         ++equal;
     } catch (const InputError& error) {
-      failed.push_back({values, error.what()});
+      if (failed.empty())
+        first_reason = error.what();
+      ++failed[error.what()];
     }
   }
   if (deck.cases.empty())
-    throw InputError(failed.front().reason);
-  note_what_is_left_out(failed, axes, used, deck);
+    throw InputError(first_reason);
+  for (const auto& [reason, times] : failed)
+    deck.left_out.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
+  deck.notes = deck.left_out;
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
         counted(equal, "combination"),

@@ -5,10 +5,10 @@
 namespace minitaw::deck {
 struct Deck {
   std::string path;
-  std::string text;                 ///< as read, for the record
-  std::vector<Case> cases;          ///< Cartesian product of the axes, first key of keys() slowest
-  std::vector<std::string> notes;   ///< what was left out, one sentence each
-  std::vector<std::string> unused;  ///< of these: values that no case has, and why
+  std::string text;         ///< as read, for the record
+  std::vector<Case> cases;  ///< Cartesian product of the axes, first key of keys() slowest
+  std::vector<std::string> left_out;  ///< combinations that cannot be run, a sentence a reason
+  std::vector<std::string> notes;     ///< these, and what else a reader should know
 };
 
 /// Facts about the job that are known before any case is made.

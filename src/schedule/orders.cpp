@@ -2,7 +2,7 @@
 #include "schedule/orders.hpp"
 #include <algorithm>
 #include <array>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <map>
 #include <ranges>
 #include <regex>
@@ -16,11 +16,6 @@ constexpr std::string_view letters = "FBIW";
 constexpr std::array kind_of = {
     Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight};
 constexpr std::string_view rule = "each has F, then B, or I and later W";
-
-std::string text_of(Kind kind, int stage, int micro_batch) {
-  return fmt::format(
-      "{}{}{}", stage, letters[std::ranges::find(kind_of, kind) - kind_of.begin()], micro_batch);
-}
 
 class Reader {
 public:
@@ -117,8 +112,10 @@ private:
       return;
     row_ = orders_.rank_of[stuck->shard] + 1;
     column_ = stuck->tick + 1;
-    fail("{} waits for stage {}, which waits for what comes later in this row: a deadlock",
-        text_of(stuck->kind, stuck->shard, stuck->micro_batch),
+    fail("{}{}{} waits for stage {}, which waits for what comes later in this row: a deadlock",
+        stuck->shard,
+        letters[std::ranges::find(kind_of, stuck->kind) - kind_of.begin()],
+        stuck->micro_batch,
         stuck->shard + (stuck->backward() ? 1 : -1));
   }
 
@@ -167,20 +164,5 @@ const Visit* set_ticks(Orders& orders) {
 
 Orders read_torch_csv(const std::string& text, const std::string& name) {
   return Reader(name).read(text);
-}
-
-std::string to_torch_csv(const Program& program) {
-  std::string text;
-  for (std::size_t r = 0; r < program.ranks.size() / program.replicas; ++r) {
-    std::vector<std::string> cells;
-    for (const Action& a : program.ranks[r].actions) {
-      if (!is_visit(a.kind))
-        continue;
-      cells.resize(std::max(cells.size(), static_cast<std::size_t>(a.tick)));
-      cells.push_back(text_of(a.kind, a.shard, a.micro_batch));
-    }
-    text += fmt::format("{}\n", fmt::join(cells, ","));
-  }
-  return text;
 }
 }  // namespace minitaw::schedule

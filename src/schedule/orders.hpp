@@ -36,7 +36,4 @@ const Visit* set_ticks(Orders& orders);
 /// what is no action, where an action is there twice or missing or comes too early, a stage has two
 /// ranks, or ranks wait for one another.
 Orders read_torch_csv(const std::string& text, const std::string& name);
-/// The form compute_only of a program whose ranks pass activations, of its first replica: a column
-/// is a tick.
-std::string to_torch_csv(const Program& program);
 }  // namespace minitaw::schedule

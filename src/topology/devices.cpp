@@ -12,43 +12,30 @@
 #endif
 
 namespace minitaw::topology {
-int device_of(int local_rank, int visible) {
-  return visible > 0 ? local_rank % visible : -1;
-}
-
 double datasheet_peak(const std::string& unit, bool bf16) {
   struct Datasheet {
-    std::string_view name;
-    double bf16, fp32;  // TFLOP/s
+    std::string_view name;  // before those that begin it
+    double bf16, fp32;      // TFLOP/s
   };
 
   static constexpr Datasheet known[] = {{"A100", 312, 19.5},
-      {"A10", 125, 31.2},
-      {"A30", 165, 10.3},
-      {"A40", 149.7, 37.4},
-      {"L4", 121, 30.3},
-      {"L40", 181, 90.5},
-      {"L40S", 362, 91.6},
       {"H100 80GB HBM3", 989, 67},
+      {"H200 NVL", 835, 60},
       {"H200", 989, 67},
       {"H100 PCIe", 756, 51},
       {"H100 NVL", 835, 60},
-      {"H200 NVL", 835, 60},
       {"B200", 2250, 75},
       {"GH200 480GB", 989, 67}};
-  const Datasheet* best = nullptr;
+  if (unit.find("MIG") != std::string::npos)
+    return std::nan("");  // a part of a device
   for (const Datasheet& device : known) {
-    const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
-    const std::size_t end = at + 7 + device.name.size();
-    if (at == std::string::npos ||
-        (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end]))))
-      continue;
-    if (best == nullptr || device.name.size() > best->name.size())
-      best = &device;
+    const std::string name = fmt::format("NVIDIA {}", device.name);
+    const std::size_t at = unit.find(name), end = at + name.size();
+    if (at != std::string::npos &&
+        (end == unit.size() || !std::isalnum(static_cast<unsigned char>(unit[end]))))
+      return 1e12 * (bf16 ? device.bf16 : device.fp32);
   }
-  if (best == nullptr || unit.find("MIG") != std::string::npos)
-    return std::nan("");  // MIG: a part of a device
-  return 1e12 * (bf16 ? best->bf16 : best->fp32);
+  return std::nan("");
 }
 
 double common_peak(std::span<const std::string> units, bool bf16) {
@@ -94,7 +81,7 @@ std::string text_of(const cudaUUID_t& uuid) {
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10)
       text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+    text += fmt::format("{:02x}", uuid.bytes[i] & 0xff);
   }
   return text;
 }

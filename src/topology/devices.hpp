@@ -19,9 +19,6 @@ struct Device {
 
 /// Throws InputError if a build for devices finds none, or its driver does not answer.
 [[nodiscard]] std::vector<Device> visible_devices();
-/// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are
-/// none.
-[[nodiscard]] int device_of(int local_rank, int visible);
 /// Returns the first two ranks that use a device of the same UUID. Empty UUIDs are no device.
 [[nodiscard]] std::optional<std::pair<int, int>> shared_device(
     std::span<const std::string> uuid_of_rank);

@@ -7,7 +7,6 @@
 namespace minitaw::trace {
 namespace {
 using schedule::Action, schedule::Span;
-constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
 struct Interval {
   double begin = 0, end = 0;
@@ -75,7 +74,7 @@ public:
 
   RankTime of(int rank, double step) {
     current_ = {};
-    for (const Executed& e : lanes_[rank][compute_lane])
+    for (const Executed& e : lanes_[rank][index_of(schedule::Lane::compute)])
       add_compute(e);
     add_communication(rank);
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());

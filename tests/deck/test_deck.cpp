@@ -108,19 +108,15 @@ TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
 }
 
-/// The other keys suit some values of a list only. The reason is not that of another value.
-TEST(Deck, AValueThatNoCaseCanHaveIsNoted) {
+TEST(Deck, WhatIsLeftOutIsCountedByReason) {
   const Deck deck = make(small, {"schedule=ddp,tawpipe,1f1b", "replicas=2", "groups=1,2,3,1+*"});
   EXPECT_THAT(
       brief(deck), ElementsAre("tawpipe 4 128", "tawpipe 2+2 128", "1f1b 4 128", "1f1b 2+2 128"));
-  EXPECT_THAT(deck.unused,
-      ElementsAre("no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1",
-          StartsWith("no case has groups = 3: groups: 4 ranks cannot form 3 equal groups; "),
-          StartsWith("no case has groups = 1+*: replicas: the groups 1+3 do not give 2 replicas")));
-  EXPECT_EQ(deck.notes, deck.unused) << "nothing is told twice";
-  EXPECT_THAT(make(small, {"ranks=3,9"}).unused,
-      ElementsAre(StartsWith(
-          "no case has ranks = 9: layers: 8 layers are too few for tawpipe on 9 ranks")));
+  EXPECT_THAT(deck.left_out,
+      ElementsAre(StartsWith("left out 3 combinations: groups: 4 ranks cannot form 3 equal groups"),
+          "left out 3 combinations: replicas: ddp has no replicas; use replicas = 1",
+          StartsWith("left out 2 combinations: replicas: the groups 1+3 do not give 2 replicas")));
+  EXPECT_EQ(deck.notes, deck.left_out) << "nothing is told twice";
 }
 
 TEST(Deck, HeadsFollowFromTheirWidth) {
@@ -425,7 +421,7 @@ TEST(Deck, ContextsThatDoNotFitAreLeftOutWithANote) {
           "tawpipe 2+2 2 128"));
   EXPECT_THAT(deck.notes, testing::Contains(HasSubstr("seq = 130: context = 2")));
   EXPECT_THAT(deck.notes, testing::Contains(HasSubstr("weipipe passes each shard")));
-  EXPECT_THAT(deck.unused, ElementsAre(StartsWith("no case has context = 3: ")));
+  EXPECT_THAT(deck.left_out, testing::Contains(HasSubstr("context groups of 3")));
 }
 
 TEST(Deck, TooManyCasesAreRefusedQuickly) {

@@ -2,9 +2,11 @@
 // Pipelines whose orders are in files: those that PyTorch wrote (tests/schedule/data), our own, and
 // bad ones.
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <iterator>
+#include <map>
 #include <regex>
 #include "fixtures.hpp"
 #include "schedule/orders.hpp"
@@ -18,6 +20,26 @@ namespace {
 std::vector<std::string> actions_in(const std::string& text) {
   static const std::regex action("[0-9]+[FIWB][0-9]+|\n");
   return {std::sregex_token_iterator(text.begin(), text.end(), action), {}};
+}
+
+/// A program whose ranks pass activations, as PyTorch writes it (compute_only): a column is a tick.
+std::string to_torch_csv(const Program& program) {
+  const std::map<Kind, char> letters = {{Kind::forward, 'F'},
+      {Kind::backward, 'B'},
+      {Kind::backward_input, 'I'},
+      {Kind::backward_weight, 'W'}};
+  std::string text;
+  for (const RankProgram& rank : program.ranks) {
+    std::vector<std::string> cells;
+    for (const Action& a : rank.actions) {
+      if (!is_visit(a.kind))
+        continue;
+      cells.resize(std::max(cells.size(), static_cast<std::size_t>(a.tick)));
+      cells.push_back(fmt::format("{}{}{}", a.shard, letters.at(a.kind), a.micro_batch));
+    }
+    text += fmt::format("{}\n", fmt::join(cells, ","));
+  }
+  return text;
 }
 
 Request request_of(const std::string& spec,

@@ -49,8 +49,8 @@ struct Dimension {
         if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size()));
             prefix != prefixes.end())
           return value * prefix->second * factor;
-    throw InputError(fmt::format(
-        "is \"{}\"; it needs a number above zero with a unit, for example \"{}\"", text, example));
+    throw InputError(
+        "is \"{}\"; it needs a number above zero with a unit, for example \"{}\"", text, example);
   }
 };
 
@@ -105,8 +105,8 @@ Choice choice_of(const toml::node& node, const std::map<std::string, Choice>& ch
   if (const auto chosen = choices.find(value); chosen != choices.end())
     return chosen->second;
   const std::vector<std::string> names = list_of(choices | std::views::keys);
-  throw InputError(fmt::format(
-      "is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names)));
+  throw InputError(
+      "is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names));
 }
 
 Inside inside_of(const toml::node& node) {
@@ -178,8 +178,7 @@ toml::table parse_change(const std::string& change) {
   constexpr std::string_view option = "--machine-set";
   const std::size_t equals = change.find('=');
   if (equals == std::string::npos)
-    throw InputError(
-        fmt::format("{} {}: write key=value, for example between.rate=25 Gbit/s", option, change));
+    throw InputError("{} {}: write key=value, for example between.rate=25 Gbit/s", option, change);
   try {
     return toml::parse(change, option);
   } catch (const toml::parse_error&) {
@@ -197,8 +196,7 @@ std::string place_of(const toml::source_region& source) {
 void check(const Machine& machine) {
   const auto need = [&](bool is_there, const std::string& key, const char* example) {
     if (!is_there)
-      throw InputError(
-          fmt::format("{}: {} is missing; write for example {}", machine.path, key, example));
+      throw InputError("{}: {} is missing; write for example {}", machine.path, key, example);
   };
   need(machine.nodes > 0, "nodes", "2");
   need(machine.ranks_per_node > 0, "ranks_per_node", "8");
@@ -211,11 +209,11 @@ void check(const Machine& machine) {
   need(machine.inside_rate > 0 || machine.ranks_per_node == 1, "inside.rate", "\"400 GB/s\"");
   need(machine.rate > 0 || machine.nodes == 1, "between.rate", "\"10 Gbit/s\"");
   if (machine.adapters > machine.ranks_per_node)
-    throw InputError(fmt::format("{}: between.adapters are {}, more than the {} of a node; a rank "
-                                 "uses one adapter",
+    throw InputError("{}: between.adapters are {}, more than the {} of a node; a rank "
+                     "uses one adapter",
         machine.path,
         machine.adapters,
-        counted(machine.ranks_per_node, "rank")));
+        counted(machine.ranks_per_node, "rank"));
 }
 }  // namespace
 
@@ -228,8 +226,7 @@ Machine parse_machine(
     for (const std::string& change : changes)
       add(tables.emplace_back(parse_change(change)), "", values);
   } catch (const toml::parse_error& error) {
-    throw InputError(
-        fmt::format("{}: not TOML: {}", place_of(error.source()), error.description()));
+    throw InputError("{}: not TOML: {}", place_of(error.source()), error.description());
   }
 
   const std::map<std::string, Read> keys = all_keys();
@@ -242,7 +239,7 @@ Machine parse_machine(
             "is no key of a machine" + did_you_mean(name, list_of(keys | std::views::keys)));
       key->second(*node, machine);
     } catch (const InputError& error) {
-      throw InputError(fmt::format("{}: {} {}", place_of(node->source()), name, error.what()));
+      throw InputError("{}: {} {}", place_of(node->source()), name, error.what());
     }
   check(machine);
   for (auto& [dtype, speed] : machine.speeds) {
@@ -260,7 +257,7 @@ Machine read_machine(const std::string& path, const std::vector<std::string>& ch
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf()))
-    throw InputError(fmt::format("machine file {} cannot be read, or is empty", path));
+    throw InputError("machine file {} cannot be read, or is empty", path);
   return parse_machine(text.str(), path, changes);
 }
 }  // namespace minitaw::predict

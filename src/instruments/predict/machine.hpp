@@ -64,9 +64,7 @@ struct Machine {
   double core_rate() const { return taper * all_adapters() * rate; }
 
   /// Returns whether a device has that many bytes, as far as is known.
-  [[nodiscard]] bool has_room(std::size_t bytes) const {
-    return memory == 0 || static_cast<double>(bytes) <= memory;
-  }
+  [[nodiscard]] bool has_room(std::size_t bytes) const { return memory == 0 || bytes <= memory; }
 };
 
 /// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.

@@ -76,7 +76,7 @@ void start(const Activity& activity, Network::Done done) {
 
 void send(sg::Host* from, sg::Host* to, double bytes, Network::Done done) {
   const sg::CommPtr flow = sg::Comm::sendto_init(from, to);
-  flow->set_payload_size(static_cast<std::uint64_t>(bytes));
+  flow->set_payload_size(bytes);
   start(flow, std::move(done));
 }
 }  // namespace

@@ -16,9 +16,9 @@ schedule::Costs device_costs(const Step& step) {
   const Machine& machine = step.machine;
   const auto speed = machine.speeds.find(shape.dtype);
   if (speed == machine.speeds.end())
-    throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case",
+    throw InputError("{}: there is no table device.{}, the precision of the case",
         machine.path,
-        model::name_of(shape.dtype)));
+        model::name_of(shape.dtype));
   const double rate = machine.memory_rate;
   return [&, rate, price = model::in_seconds(speed->second, rate)](int rank, const Action& a) {
     if (a.kind == Kind::join)
@@ -54,12 +54,11 @@ void drop_second_replica(schedule::Program& program) {
 /// The part of a case that is simulated, and as much of the machine as it uses.
 Step step_of(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
-    throw InputError(
-        fmt::format("{}: the machine has {} of {}, fewer than the {} ranks of the case",
-            machine.path,
-            counted(machine.nodes, "node"),
-            counted(machine.ranks_per_node, "rank"),
-            c.ranks));
+    throw InputError("{}: the machine has {} of {}, fewer than the {} ranks of the case",
+        machine.path,
+        counted(machine.nodes, "node"),
+        counted(machine.ranks_per_node, "rank"),
+        c.ranks);
   const bool alike = replicas_are_alike(c, machine);
   Step step{.program = schedule::build_valid(request_of(alike ? two_replicas(c) : c)),
       .layout = {},
@@ -85,7 +84,7 @@ Floor floor_of(const Step& step) {
   const schedule::Costs costs = device_costs(step);
   const schedule::ByteMatrix bytes = schedule::bytes(step.program, step.layout);
   Floor floor{.memory = memory_of(step)};
-  const int ranks = static_cast<int>(step.program.ranks.size());
+  const int ranks = step.program.ranks.size();
   for (int r = 0; r < ranks; ++r) {
     double computing = 0;
     for (const Action& a : step.program.ranks[r].actions)

@@ -7,8 +7,10 @@
 #include <map>
 #include <ranges>
 #include <set>
+#include <span>
 #include <utility>
 #include "base/error.hpp"
+#include "base/range.hpp"
 #include "deck/deck.hpp"
 
 namespace minitaw::predict {
@@ -117,17 +119,15 @@ double size_of(const Case& c, const Machine& machine) {
 
 using Clock = std::chrono::steady_clock;
 using Time = std::chrono::time_point<Clock, std::chrono::duration<double>>;
-using Several = std::vector<Candidate>::iterator;
 constexpr const char* late = "were not tried in time";
 
-void bound(Several first, Several last, const Machine& machine) {
-  std::vector<Case> cases;
-  std::for_each(first, last, [&](const Candidate& c) { cases.push_back(c.settings); });
-  for (const Floor& floor : floors_of(cases, machine)) {
-    first->floor = floor;
-    if (!machine.has_room(floor.memory))
-      first->why = "do not fit";
-    ++first;
+/// Of one program.
+void bound(std::span<Candidate> several, const Machine& machine) {
+  const auto floors = floors_of(list_of(several, &Candidate::settings), machine);
+  for (const int i : indices(several)) {
+    several[i].floor = floors[i];
+    if (!machine.has_room(floors[i].memory))
+      several[i].why = "do not fit";
   }
 }
 
@@ -135,12 +135,12 @@ void bound(Several first, Several last, const Machine& machine) {
 void bound(std::vector<Candidate>& all, const Machine& machine, Time end) {
   std::ranges::stable_sort(
       all, {}, [&](const Candidate& c) { return size_of(c.settings, machine); });
-  for (Several first = all.begin(), last; first != all.end(); first = last) {
+  for (auto first = all.begin(), last = first; first != all.end(); first = last) {
     const schedule::Request request = request_of(first->settings);
     last = std::find_if(
         first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
     if (Clock::now() < end)
-      bound(first, last, machine);
+      bound({first, last}, machine);
     else
       std::for_each(first, last, [](Candidate& c) { c.why = late; });
   }

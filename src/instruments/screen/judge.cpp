@@ -40,7 +40,7 @@ constexpr double most_load = 0.1;
 
 /// A culprit stands out in most rounds.
 int least_rounds(std::size_t rounds) {
-  return std::max(2, static_cast<int>(rounds) / 2 + 1);
+  return std::max<int>(2, rounds / 2 + 1);
 }
 
 /// Of the normal distribution: median and upper quartile of absolute values, standard deviations.
@@ -278,7 +278,7 @@ private:
     return {.quantity = quantity_,
         .value = value_of(quantity_, median(list_of(slow, &Compared::speed))),
         .usual = value_of(quantity_, median(list_of(slow, &Compared::usual))),
-        .rounds = static_cast<int>(slow.size())};
+        .rounds = std::ssize(slow)};
   }
 
   /// Leaves what stood out in rounds enough: in most, or in more where so many of all paths stand
@@ -324,7 +324,7 @@ bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
   if (evidence.quantity.is_latency())
     return false;
   double times_slower = 1;
-  int rounds = 0;
+  std::int64_t rounds = 0;
   for (const Evidence& e : culprit.evidence) {
     times_slower = std::max(times_slower, e.usual / e.value);
     rounds = std::max(rounds, e.rounds);
@@ -369,11 +369,11 @@ private:
 
   /// Ranks that are left with fewer rounds than a verdict needs.
   void find_loaded() {
-    for (std::size_t rank = 0; rank < loaded_.size() && !loads_.empty(); ++rank) {
+    for (int rank = 0; rank < std::ssize(loaded_) && !loads_.empty(); ++rank) {
       int left = 0;
       for (std::size_t round = 0; round < loads_.size(); ++round) {
         judgement_.load = std::fmax(judgement_.load, loads_[round][rank]);
-        left += has_load(round, static_cast<int>(rank)) ? 0 : 1;
+        left += has_load(round, rank) ? 0 : 1;
       }
       loaded_[rank] = left < least_rounds(loads_.size());
     }
@@ -492,7 +492,7 @@ private:
         {.quantity = quantity,
             .value = value_of(quantity, median(list_of(low | std::views::values))),
             .usual = m.expected,
-            .rounds = static_cast<int>(m.rounds.size()),
+            .rounds = std::ssize(m.rounds),
             .expected = true});
   }
 

@@ -143,7 +143,7 @@ void Probe::keep(const std::string& quantity, double value, int partner) {
 void Probe::measure_kernels() {
   const int turn = (options_.one_machine ? rank_ : local_) / at_once_;
   // Nodes may differ in ranks, cores and threads.
-  const int turns = 1 + static_cast<int>(largest(turn));
+  const int turns = 1 + largest(turn);
   for (int t = 0; t < turns; ++t) {
     next(fmt::format("kernels, turn {}", t + 1));
     for (const Kernel& kernel : kernels_)
@@ -179,8 +179,7 @@ double Probe::rate_of_all(const Work& work) {
     return workbench_->now() - begin;
   };
   const double first = largest(work.once ? timed(1) : 0);
-  const auto count =
-      static_cast<int>(std::clamp<double>(options_.seconds / slices / first, 1, most_messages));
+  const int count = std::clamp<double>(options_.seconds / slices / first, 1, most_messages);
   return work.once ? work.amount * count / timed(count) : nothing;
 }
 
@@ -225,9 +224,8 @@ void Probe::choose_messages() {
   std::erase_if(all, [](double value) { return std::isnan(value); });
   const double bytes =
       std::max<double>(first_message, median(all) * options_.link_seconds / halves);
-  messages_ =
-      static_cast<int>(std::clamp<double>(std::ceil(bytes / largest_message), 1, most_messages));
-  message_bytes_ = std::min(largest_message, static_cast<std::size_t>(bytes / messages_));
+  messages_ = std::clamp<double>(std::ceil(bytes / largest_message), 1, most_messages);
+  message_bytes_ = std::min<std::size_t>(largest_message, bytes / messages_);
 }
 
 /// The node and the rank that this rank exchanges with; -1: none, or it drives no adapter.
@@ -243,7 +241,7 @@ std::vector<std::vector<double>> Probe::gather() const {
   std::vector<std::vector<double>> all;
   for (const Quantity& quantity : quantities_) {
     const std::vector<double>& mine = values_.at(quantity.name);
-    const int count = static_cast<int>(mine.size());
+    const int count = mine.size();
     std::vector<double>& values =
         all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
     check(

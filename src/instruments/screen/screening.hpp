@@ -69,11 +69,11 @@ struct Part {
 
 struct Evidence {
   Quantity quantity;
-  std::string way{};      ///< ", out" or ", in" of an adapter, ", to rank 3" of a link
-  double value = 0;       ///< median over these rounds, in the quantity's units
-  double usual = 0;       ///< median of the peers' values, or what is expected
-  int rounds = 0;         ///< in which the part stood out
-  bool expected = false;  ///< `usual` is, by a machine file
+  std::string way{};        ///< ", out" or ", in" of an adapter, ", to rank 3" of a link
+  double value = 0;         ///< median over these rounds, in the quantity's units
+  double usual = 0;         ///< median of the peers' values, or what is expected
+  std::int64_t rounds = 0;  ///< in which the part stood out
+  bool expected = false;    ///< `usual` is, by a machine file
 };
 
 struct Culprit {

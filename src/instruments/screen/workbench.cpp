@@ -130,7 +130,7 @@ public:
   }
 
   Work exchange(int peer) override {
-    return {static_cast<double>(bytes_), [this, peer] {
+    return {1.0 * bytes_, [this, peer] {
               const auto start = [&](Kind kind, std::byte* data) {
                 constexpr auto payload = Payload::weights;
                 return transport_->start(lane_of(kind, payload, true),
@@ -163,7 +163,7 @@ public:
     constexpr int under_way = 2;
     sent_.resize(size);
     received_.resize(under_way * size);
-    const int bytes = static_cast<int>(size);
+    const int bytes = size;
     const double begin = now();
     double arrived = begin;
     for (int left = count; left > 0; left -= under_way) {

@@ -14,7 +14,7 @@ constexpr double least_ratio = 1.1;
 constexpr double least_share = 0.05, clock_error = 0.02;
 
 Slowest found_in(const Row& row) {
-  return {static_cast<int>(row.integer(rank_name)), row.real(ratio_name)};
+  return {row.integer(rank_name), row.real(ratio_name)};
 }
 
 std::string sentence(const std::vector<Row>& rows) {
@@ -85,7 +85,7 @@ Slowest slowest_of(const std::vector<double>& times) {
   if (times.size() < 2)
     return {};
   const auto slowest = std::ranges::max_element(times);
-  return {static_cast<int>(slowest - times.begin()), *slowest / median(times)};
+  return {slowest - times.begin(), *slowest / median(times)};
 }
 
 bool others_ran(std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses) {

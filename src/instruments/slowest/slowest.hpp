@@ -7,7 +7,7 @@
 /// Which rank computes slowest (docs/results.md).
 namespace minitaw::slowest {
 struct Slowest {
-  int rank = -1;                       ///< -1: not known
+  std::int64_t rank = -1;              ///< -1: not known
   double ratio = CaseResult::unknown;  ///< its time to the median of all ranks
 };
 

@@ -32,7 +32,6 @@ std::vector<int> ranks_where(std::span<const State> states, const auto& holds) {
       found.push_back(rank);
   return found;
 }
-
 }  // namespace
 
 std::string sentence(std::span<const State> states, const topology::Groups& nodes) {
@@ -103,7 +102,7 @@ void Stalls::serve(const std::stop_token& end) {
       lock.unlock();
       for (int rank = 0; rank < nodes_.ranks(); ++rank)
         if (asks && gathers(rank))
-          send(rank, Tag::ask);
+          send(rank, question);
       receive();
       if (!states_.empty())
         conclude();
@@ -116,8 +115,7 @@ void Stalls::serve(const std::stop_token& end) {
 void Stalls::send(int to, Tag tag, const State* state) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int bytes = state == nullptr ? 0 : sizeof *state;
-  if (MPI_Isend(state, bytes, MPI_BYTE, to, static_cast<int>(tag), own_.comm, &request) ==
-      MPI_SUCCESS)
+  if (MPI_Isend(state, bytes, MPI_BYTE, to, tag, own_.comm, &request) == MPI_SUCCESS)
     MPI_Request_free(&request);
 }
 
@@ -132,8 +130,8 @@ void Stalls::receive() {
     State theirs;
     check(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
         "MPI_Recv");
-    if (tag == static_cast<int>(Tag::ask))
-      answer(from);
+    if (tag == question)
+      reply(from);
     else
       states_[from] = theirs;
   }
@@ -155,9 +153,9 @@ State Stalls::state() {
 }
 
 /// Who gathers asks all; the others are told by those.
-void Stalls::answer(int asker) {
+void Stalls::reply(int asker) {
   if (gathers(asker))
-    send(asker, Tag::state, &sent_.emplace_back(state()));
+    send(asker, answer, &sent_.emplace_back(state()));
   if (!gathers(rank_))
     return tell("");
   if (!states_.empty())
@@ -165,7 +163,7 @@ void Stalls::answer(int asker) {
   states_.resize(nodes_.ranks());
   asked_ = std::chrono::steady_clock::now();
   for (int rank = 0; rank < nodes_.ranks(); ++rank)
-    send(rank, Tag::ask);
+    send(rank, question);
 }
 
 /// Once all have answered, or the time is over.

@@ -37,7 +37,7 @@ public:
   [[nodiscard]] std::optional<std::string> explain_stall(const std::string& report) override;
 
 private:
-  enum class Tag : int { ask, state };
+  enum Tag { question, answer };
 
   bool gathers(int rank) const { return rank == 0 || rank == nodes_.ranks() - 1; }
 
@@ -45,7 +45,7 @@ private:
   void receive();
   void send(int to, Tag tag, const State* state = nullptr);
   State state();
-  void answer(int asker);
+  void reply(int asker);
   void conclude();
   void tell(const std::string& sentence);
 
