@@ -144,7 +144,7 @@ std::ofstream open_table(const Options& options) {
     return file;
   file.open(options.markdown);
   if (!file)
-    throw InputError(fmt::format("--markdown {}: cannot be written", options.markdown));
+    throw InputError("--markdown {}: cannot be written", options.markdown);
   return file;
 }
 

@@ -187,15 +187,14 @@ Kernels selected(const Kernels& kernels, const std::string& filter) {
     expression =
         std::regex(filter == "all" ? "." : filter.substr(without ? 1 : 0), std::regex::extended);
   } catch (const std::regex_error&) {
-    throw InputError(
-        fmt::format("--benchmark_filter={}: this is not a regular expression", filter));
+    throw InputError("--benchmark_filter={}: this is not a regular expression", filter);
   }
   Kernels found;
   for (const Kernel& kernel : kernels)
     if (std::regex_search(kernel.label, expression) != without)
       found.push_back(kernel);
   if (found.empty())
-    throw InputError(fmt::format("--benchmark_filter={}: no kernel has such a name", filter));
+    throw InputError("--benchmark_filter={}: no kernel has such a name", filter);
   return found;
 }
 }  // namespace minitaw::bench

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include <memory>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"

@@ -11,7 +11,7 @@ namespace minitaw::app {
 /// Adds the verbs of instruments to the command line.
 void add_instruments(CLI::App& app, Invocation& invocation);
 /// What instruments say at the end of a sweep.
-[[nodiscard]] record::Remarks remarks();
+record::Remarks remarks();
 
 /// What instruments know of the job, on one rank.
 struct JobView {
@@ -22,5 +22,5 @@ struct JobView {
 };
 
 /// The instruments that look at every case of the job. Collective over MPI_COMM_WORLD.
-[[nodiscard]] harness::Instruments make_instruments(const JobView& job);
+harness::Instruments make_instruments(const JobView& job);
 }  // namespace minitaw::app

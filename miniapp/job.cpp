@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <hdf5.h>
-#include <ranges>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"

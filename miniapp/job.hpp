@@ -27,14 +27,14 @@ struct MpiJob {
   /// Collective: every rank throws if one of them has no device.
   MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
-  [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
+  deck::Deck read(const DeckOptions& deck) const;
 
-  [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
+  bool is_root() const { return environment.rank() == 0; }
 
   /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there.
   /// Collective.
   template <class Work>
-  [[nodiscard]] auto on_root(const Work& work) const {
+  auto on_root(const Work& work) const {
     decltype(work()) result{};
     static_assert(std::is_trivially_copyable_v<decltype(result)>, "it travels as bytes");
     harness::agree(MPI_COMM_WORLD, [&] {
@@ -46,13 +46,13 @@ struct MpiJob {
     return result;
   }
 
-  [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
+  std::string map_text() const { return record::map_text(ranks, hosts); }
 
   /// Program, ranks, settings, shaped links and notes: who computes what, and where.
-  [[nodiscard]] std::string head_text(const deck::Deck& deck) const;
+  std::string head_text(const deck::Deck& deck) const;
 
   /// For a record: hosts, cores, devices and processors of all ranks, libraries of the build.
-  [[nodiscard]] record::Provenance provenance(
+  record::Provenance provenance(
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
   const JobFlags flags;
@@ -71,7 +71,7 @@ struct MpiJob {
 
 /// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and
 /// becomes an exit code. An exception of one rank ends the job, because the others may wait for it.
-[[nodiscard]] int in_job(
+int in_job(
     const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
 
 /// The memory that each rank may take: those of a node, or on one device, share what it has.

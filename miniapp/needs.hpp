@@ -14,15 +14,13 @@ struct Need {
 };
 
 /// The buffers of each rank.
-[[nodiscard]] std::vector<schedule::Footprint> memory_of(
-    const Case& c, const schedule::Program& program);
+std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Program& program);
 /// The memory of each rank on a host: `memory` (as of memory_of()), what its process takes for the
 /// case, and the BLAS of so many threads.
-[[nodiscard]] std::vector<Need> needs_on_host(const Case& c,
+std::vector<Need> needs_on_host(const Case& c,
     const schedule::Program& program,
     const std::vector<schedule::Footprint>& memory,
     int threads);
 /// The memory of each rank on its device: the arena and what libraries take; not driver and NCCL.
-[[nodiscard]] std::vector<Need> needs_on_device(
-    const Case& c, const std::vector<schedule::Footprint>& memory);
+std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory);
 }  // namespace minitaw::app

@@ -53,7 +53,7 @@ struct CasePlan {
   std::optional<DeviceFit> device;                  ///< nothing without a device to fit
 
   /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
-  [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
+  const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
     return *std::ranges::max_element(groups, {}, bytes);
   }
 };

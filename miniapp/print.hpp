@@ -21,11 +21,11 @@ void put(Json& object, const std::vector<TableColumn<Entry>>& columns, const Ent
 }
 
 /// "2+1+3", and "16x8" for many equal ones.
-[[nodiscard]] std::string groups_text(const topology::Groups& groups);
+std::string groups_text(const topology::Groups& groups);
 /// A setting of a case, by its name in a deck.
-[[nodiscard]] std::string setting_text(const Case& c, const std::string& name);
+std::string setting_text(const Case& c, const std::string& name);
 /// Names of the settings in which cases differ.
-[[nodiscard]] std::vector<std::string> varying_settings(const std::vector<Case>& cases);
+std::vector<std::string> varying_settings(const std::vector<Case>& cases);
 
 /// A column of a setting of entries that have `settings`, a case.
 template <class Entry>
@@ -35,7 +35,7 @@ TableColumn<Entry> setting_column(const std::string& name) {
 }
 
 /// The settings of a case as results have them, its identity, and F and B as lists.
-[[nodiscard]] Json settings_json(const Case& c);
+Json settings_json(const Case& c);
 /// What --json writes, indented: program, schema and command, then what a verb has to say, its
 /// verdict first.
 void write_json(const Invocation& invocation, const Json& said);
@@ -52,7 +52,7 @@ struct ByteUnit {
   double bytes;
 };
 
-[[nodiscard]] ByteUnit byte_unit(double bytes, double most);
+ByteUnit byte_unit(double bytes, double most);
 /// "1.50 GiB", with a unit that leaves a readable number.
-[[nodiscard]] std::string size_text(std::uint64_t bytes);
+std::string size_text(std::uint64_t bytes);
 }  // namespace minitaw::app

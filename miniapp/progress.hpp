@@ -27,14 +27,13 @@ struct RemainingRuns {
 
 /// `rows`: of the result file. A failed case is left alone unless `retry`, which runs the
 /// repetition that failed and those that lack; one that was skipped is tried again.
-[[nodiscard]] RemainingRuns remaining_runs(
+RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
 /// Those of these cases; a file may have more.
-[[nodiscard]] std::vector<record::Row> rows_of(
-    const std::vector<Case>& cases, std::vector<record::Row> rows);
+std::vector<record::Row> rows_of(const std::vector<Case>& cases, std::vector<record::Row> rows);
 /// Cases with all repetitions, or with a failure, after which none comes.
-[[nodiscard]] std::size_t count_ended(const std::vector<record::Row>& rows);
+std::size_t count_ended(const std::vector<record::Row>& rows);
 
 class TimeLimit {
 public:
@@ -43,14 +42,14 @@ public:
   explicit TimeLimit(std::optional<double> seconds);
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
   /// 30 s.
-  [[nodiscard]] double left() const;
+  double left() const;
 
   /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the
   /// start.
-  [[nodiscard]] bool is_whole() const { return whole_; }
+  bool is_whole() const { return whole_; }
 
   /// "the time limit of 5400 s"
-  [[nodiscard]] const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }
 
 private:
   using Clock = std::chrono::steady_clock;

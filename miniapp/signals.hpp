@@ -11,5 +11,5 @@ void catch_signals_silently();
 /// others.
 void ignore_signals();
 /// The last signal caught; 0: none.
-[[nodiscard]] int caught_signal();
+int caught_signal();
 }  // namespace minitaw::app

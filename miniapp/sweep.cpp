@@ -49,12 +49,12 @@ public:
     print(table_.header());
   }
 
-  [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
+  const std::vector<Run>& runs() const { return remaining_.runs; }
 
   /// The next run is not executed, and has no row.
   void leave_out() { ++done_; }
 
-  [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
+  bool has_failed(const Run& run) const { return failed_.contains(run.index); }
 
   void note(const std::string& sentence) { print(fmt::format("# {}\n", sentence)); }
 
@@ -121,7 +121,7 @@ private:
   }
 
   /// FLOP/s of a rank's device for this case.
-  [[nodiscard]] double peak_of(const Case& c) const {
+  double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak))
       return options_.peak;
     const std::vector<std::string> units = list_of(mpi_.ranks, &topology::RankPlace::unit);
@@ -233,7 +233,7 @@ private:
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal. The first case
   /// of the session has all its time; a later one is left as soon as it will not end in time.
-  [[nodiscard]] std::function<StopReason()> stop_of(const Case& c) {
+  std::function<StopReason()> stop_of(const Case& c) {
     using Clock = std::chrono::steady_clock;
     return [this, begin = Clock::now(), steps = 0, all = c.warmup + c.steps]() mutable {
       if (caught_signal() != 0)
@@ -264,9 +264,7 @@ private:
     ++at_;
   }
 
-  [[nodiscard]] std::string by_time() const {
-    return fmt::format("stopped before {}", time_.name());
-  }
+  std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
 
   /// The signal may have come to another rank only.
   static std::string by_signal() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"
@@ -12,6 +13,7 @@ using harness::Check, harness::Reference, harness::ReferenceMemory, harness::Tol
 struct VerifyOptions {
   DeckOptions deck;
   int repeat = 0;  ///< repetitions of a step that are compared; 0: none, cases and references are
+  bool json = false;
   JobFlags job;
 };
 
@@ -39,11 +41,13 @@ struct Comparison {
   bool is_of_reference() const { return tolerance.reference == harness::float64_name; }
 };
 
-TableColumn<Comparison> error_column(const char* title, const char* units, auto value) {
+TableColumn<Comparison> error_column(
+    const char* title, const char* units, const char* name, auto value) {
   return {.title = title,
       .units = units,
       .value = value,
-      .format = {.style = Format::scientific, .decimals = 1}};
+      .format = {.style = Format::scientific, .decimals = 1},
+      .name = name};
 }
 
 std::vector<TableColumn<Comparison>> all_columns() {
@@ -55,17 +59,40 @@ std::vector<TableColumn<Comparison>> all_columns() {
       setting_column<C>("groups"),
       setting_column<C>("context"),
       setting_column<C>("dtype"),
-      {.title = "against", .value = [](const C& c) { return c.tolerance.reference; }, .width = -17},
-      error_column("loss", "first step", [](const C& c) { return c.check.first.loss; }),
-      error_column(
-          "gradient", "first step", [](const C& c) { return c.check.first.gradient.worst; }),
-      error_column("loss", "later steps", [](const C& c) { return c.check.later.loss; }),
-      error_column(
-          "gradient", "later steps", [](const C& c) { return c.check.later.gradient.worst; }),
-      error_column("weights", "", [](const C& c) { return c.check.weights.worst; }),
+      {.title = "against",
+          .value = [](const C& c) { return c.tolerance.reference; },
+          .width = -17,
+          .name = "against"},
+      error_column("loss",
+          "first step",
+          "first_step.loss_error",
+          [](const C& c) { return c.check.first.loss; }),
+      error_column("gradient",
+          "first step",
+          "first_step.gradient_error",
+          [](const C& c) { return c.check.first.gradient.worst; }),
+      error_column("loss",
+          "later steps",
+          "later_steps.loss_error",
+          [](const C& c) { return c.check.later.loss; }),
+      error_column("gradient",
+          "later steps",
+          "later_steps.gradient_error",
+          [](const C& c) { return c.check.later.gradient.worst; }),
+      error_column("weights", "", "weight_error", [](const C& c) { return c.check.weights.worst; }),
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -1}};
+}
+
+Json to_json(const Comparison& c) {
+  Json json = {{"settings", settings_json(c.settings)},
+      {"passes", c.passes()},
+      {"failure", c.failure()},
+      {"closest", c.closest().what},
+      {"limit_share", c.closest().share()}};
+  put(json, all_columns(), c);
+  return json;
 }
 
 /// "VALID: ...", or "INVALID: ..." with how many are wrong, and the first of them.
@@ -116,15 +143,16 @@ std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
   for (std::size_t i = 0; i < std::min(count, most); ++i)
     text += fmt::format("  {}\n", deviations[i]);
   if (count > most)
-    text += fmt::format("  and {} more\n", count - most);
+    text += fmt::format("  and {} more (--json has all)\n", count - most);
   return text;
 }
 
 /// The verb in a job.
 class Verification {
 public:
-  Verification(const VerifyOptions& options, MpiJob& mpi)
-      : options_(options),
+  Verification(const Invocation& invocation, const VerifyOptions& options, MpiJob& mpi)
+      : invocation_(invocation),
+        options_(options),
         mpi_(mpi),
         deck_(mpi.read(options.deck)) {}
 
@@ -168,8 +196,10 @@ public:
       if (mpi_.is_root())
         add({c, check, harness::serial_tolerance(c)});
     }
-    return mpi_.on_root(
-        [&] { return conclude(verdict_of(compared), scope_text(compared, deck_)); });
+    return mpi_.on_root([&] {
+      return conclude(
+          verdict_of(compared), scope_text(compared, deck_), list_of(compared, to_json));
+    });
   }
 
   /// Executes the first step of every case several times from the same state, and compares every
@@ -179,9 +209,13 @@ public:
       require_memory(c, {}, "");
     say(mpi_.head_text(deck_));
     std::vector<std::string> differing;  // the first deviation of each case that has some
+    Json cases = Json::array();
     for (const Case& c : deck_.cases) {
       const std::vector<std::string> deviations = mpi_.runner.repeat(c, options_.repeat);
       say(to_text(c, deviations));
+      cases.push_back({{"settings", settings_json(c)},
+          {"passes", deviations.empty()},
+          {"deviations", deviations}});
       if (!deviations.empty())
         differing.push_back(fmt::format("{}: {}", c.schedule, deviations.front()));
     }
@@ -196,7 +230,7 @@ public:
                   differing.size(),
                   count,
                   differing.front());
-    return mpi_.on_root([&] { return conclude(verdict, ""); });
+    return mpi_.on_root([&] { return conclude(verdict, "", cases); });
   }
 
 private:
@@ -224,19 +258,25 @@ private:
           reason);
   }
 
-  /// Prints a text at once, on rank 0.
+  /// Prints a text at once, on rank 0 and unless JSON is asked for.
   void say(const std::string& text) const {
-    if (mpi_.is_root())
+    if (mpi_.is_root() && !options_.json)
       fmt::print("{}", text);
     std::fflush(stdout);
   }
 
   /// Writes what every rank has come to. The exit code.
-  static int conclude(const std::string& verdict, const std::string& scope) {
-    write_stdout(fmt::format("{}RESULT: {}\n", scope, verdict));
-    return verdict.starts_with("VALID") ? 0 : 1;
+  int conclude(const std::string& verdict, const std::string& scope, const Json& cases) const {
+    const bool valid = verdict.starts_with("VALID");
+    if (options_.json)
+      write_json(invocation_,
+          {{"verdict", verdict}, {"valid", valid}, {"cases", cases}, {"notes", deck_.notes}});
+    else
+      write_stdout(fmt::format("{}RESULT: {}\n", scope, verdict));
+    return valid ? 0 : 1;
   }
 
+  const Invocation& invocation_;
   const VerifyOptions& options_;
   MpiJob& mpi_;
   const deck::Deck deck_;
@@ -254,10 +294,11 @@ void add_verify(CLI::App& app, Invocation& invocation) {
           "instead: execute the first step of every case so many times, and compare every bit")
       ->check(CLI::Range(2, 10'000))
       ->type_name("N");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      Verification verification(*options, mpi);
+      Verification verification(invocation, *options, mpi);
       return options->repeat > 0 ? verification.repeat() : verification.compare();
     });
   });

@@ -49,9 +49,9 @@ std::string read_options(int argc, char** argv, CommOptions& options) {
   app.add_option("--markdown", options.markdown, "write the table there")->type_name("FILE");
   const std::string help = cli::parse(app, argc, argv);
   if (!options.spoil.empty() && std::ranges::count(operation_names, options.spoil) == 0)
-    throw InputError(fmt::format("there is no operation '{}'; there are {}",
+    throw InputError("there is no operation '{}'; there are {}",
         options.spoil,
-        fmt::join(operation_names, ", ")));
+        fmt::join(operation_names, ", "));
   return help;
 }
 
@@ -79,7 +79,7 @@ std::vector<Size> of_deck(const CommOptions& options, int ranks) {
       sizes.push_back(size);
   }
   if (sizes.empty())
-    throw InputError(fmt::format("{}: no case uses the {} ranks of this job", options.deck, ranks));
+    throw InputError("{}: no case uses the {} ranks of this job", options.deck, ranks);
   return sizes;
 }
 
@@ -95,14 +95,14 @@ std::vector<Size> of_bytes(const CommOptions& options, int ranks) {
 
 void check(const Size& size, int ranks) {
   if (size.groups.ranks() != ranks)
-    throw InputError(fmt::format("--groups {}: {} ranks, but the job has {}",
+    throw InputError("--groups {}: {} ranks, but the job has {}",
         size.groups.text(),
         size.groups.ranks(),
-        ranks));
+        ranks);
   if (size.elements > std::numeric_limits<int>::max())
-    throw InputError(fmt::format("{} elements: MPI's own calls count in int, at most {}",
+    throw InputError("{} elements: MPI's own calls count in int, at most {}",
         size.elements,
-        std::numeric_limits<int>::max()));
+        std::numeric_limits<int>::max());
 }
 
 /// Each once, groups together: the largest shard of every case of the deck that uses all ranks
@@ -232,7 +232,7 @@ void print_results(const CommOptions& options, const std::vector<Measured>& resu
     return;
   std::ofstream file(options.markdown);
   if (!(file << markdown_table(results) << std::flush))
-    throw InputError(fmt::format("{} cannot be written", options.markdown));
+    throw InputError("{} cannot be written", options.markdown);
 }
 
 int run(int argc, char** argv, int rank, int ranks) {

@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fmt/format.h>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"

@@ -30,16 +30,16 @@ struct Case {
 void set_schedule(Case& c, const std::string& text);
 
 /// "6", or "2x3" for two replicas on three ranks each.
-[[nodiscard]] std::string ranks_text(int ranks, int replicas);
+std::string ranks_text(int ranks, int replicas);
 /// With the rank's part of sequences that ranks share.
-[[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
+model::Shape shape_of_rank(const Case& c, int rank);
 /// Of all ranks together.
-[[nodiscard]] std::int64_t sequences_of_step(const Case& c);
-[[nodiscard]] double tokens_of_step(const Case& c);
+std::int64_t sequences_of_step(const Case& c);
+double tokens_of_step(const Case& c);
 /// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks,
 /// where sequences are not shared.
-[[nodiscard]] int sharers_of(const Case& c);
+int sharers_of(const Case& c);
 /// Returns the same step for one rank.
-[[nodiscard]] Case on_one_rank(Case c);
-[[nodiscard]] schedule::Request request_of(const Case& c);
+Case on_one_rank(Case c);
+schedule::Request request_of(const Case& c);
 }  // namespace minitaw

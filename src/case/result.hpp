@@ -22,7 +22,7 @@ enum class Status {
   skipped,  ///< it was not started: its planned memory does not fit
   error,    ///< it ended early
 };
-[[nodiscard]] std::string name_of(Status status);
+std::string name_of(Status status);
 
 /// Memory of a rank during a case, bytes.
 struct RankMemory {
@@ -34,12 +34,12 @@ struct RankMemory {
   std::uint64_t process_peak = 0;   ///< largest resident set of the process during the case
   std::uint64_t device_used = 0;    ///< in use on the device at the end, by all; 0: no device
 
-  [[nodiscard]] std::uint64_t planned_sum() const {
+  std::uint64_t planned_sum() const {
     return std::accumulate(planned.begin(), planned.end(), std::uint64_t{0});
   }
 
   /// With what is of no kind.
-  [[nodiscard]] std::uint64_t measured_sum() const {
+  std::uint64_t measured_sum() const {
     return std::accumulate(measured.begin(), measured.end(), other);
   }
 };
@@ -96,5 +96,5 @@ struct CaseResult {
 /// counts.
 void fail(CaseResult& result, std::string reason);
 /// Now, ISO 8601, UTC: "2026-07-18T09:30:00.250Z".
-[[nodiscard]] std::string utc_now();
+std::string utc_now();
 }  // namespace minitaw

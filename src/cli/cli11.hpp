@@ -14,7 +14,7 @@ namespace minitaw::cli {
 /// Parses the command line into the variables of the options of `app`, and calls its callbacks.
 /// Returns the text of --help or --version, else an empty one. Throws InputError, with CLI11's
 /// sentence, for a mistake.
-[[nodiscard]] std::string parse(CLI::App& app, int argc, const char* const* argv);
+std::string parse(CLI::App& app, int argc, const char* const* argv);
 /// Refuses what is no number from `least` to `most`, and names the unit ("seconds").
 CLI::Validator number_of(const std::string& unit, double least, double most);
 /// Adds --set KEY=VALUE, which may be repeated.

@@ -21,13 +21,12 @@ struct Job {
 
 /// Reads a TOML deck, applies "key=value" overrides, expands axes and checks every case. Throws
 /// InputError.
-[[nodiscard]] Deck read_deck(
-    const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 /// Reads a deck from text in memory; messages name `path`.
-[[nodiscard]] Deck make_deck(const std::string& text,
+Deck make_deck(const std::string& text,
     const std::string& path,
     const std::vector<std::string>& overrides,
     const Job& job);
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
-[[nodiscard]] std::string identity(const Case& c);
+std::string identity(const Case& c);
 }  // namespace minitaw::deck

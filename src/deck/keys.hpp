@@ -55,27 +55,25 @@ struct Setting {
   /// Puts a value of the key into the draft. Throws InputError "key: ...".
   void store(Draft& draft, const std::string& given) const;
 
-  [[nodiscard]] const std::string& meaning() const {
-    return in_place_of.empty() ? name : in_place_of;
-  }
+  const std::string& meaning() const { return in_place_of.empty() ? name : in_place_of; }
 
   /// A TOML line that a message can show.
-  [[nodiscard]] std::string example() const { return name + " = " + example_value; }
+  std::string example() const { return name + " = " + example_value; }
 
-  [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }
+  bool required() const { return initial.empty() && fallback.empty(); }
 };
 
 /// All keys, in the order in which axes are swept: the first is the slowest.
-[[nodiscard]] const std::vector<Setting>& keys();
+const std::vector<Setting>& keys();
 /// Those with a value: all that a record says of a case that was asked for, but its identity.
-[[nodiscard]] const std::vector<Setting>& columns();
-[[nodiscard]] const Setting* find_key(const std::string& name);
+const std::vector<Setting>& columns();
+const Setting* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is
 /// none.
-[[nodiscard]] const Setting* require_key(const std::string& name, const std::string& where);
+const Setting* require_key(const std::string& name, const std::string& where);
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
-[[nodiscard]] std::string help_text(const Setting& key);
-[[nodiscard]] std::string help_text(const schedule::Entry& entry);
+std::string help_text(const Setting& key);
+std::string help_text(const schedule::Entry& entry);
 /// Text of `minitaw help keys`, which docs/keys.md shows.
-[[nodiscard]] std::string help_text();
+std::string help_text();
 }  // namespace minitaw::deck

@@ -19,6 +19,12 @@ double datasheet_peak(const std::string& unit, bool bf16) {
   };
 
   static constexpr Datasheet known[] = {{"A100", 312, 19.5},
+      {"A10", 125, 31.2},
+      {"A30", 165, 10.3},
+      {"A40", 149.7, 37.4},
+      {"L4", 121, 30.3},
+      {"L40", 181, 90.5},
+      {"L40S", 362, 91.6},
       {"H100 80GB HBM3", 989, 67},
       {"H200 NVL", 835, 60},
       {"H200", 989, 67},

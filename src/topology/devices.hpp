@@ -18,10 +18,9 @@ struct Device {
 };
 
 /// Throws InputError if a build for devices finds none, or its driver does not answer.
-[[nodiscard]] std::vector<Device> visible_devices();
+std::vector<Device> visible_devices();
 /// Returns the first two ranks that use a device of the same UUID. Empty UUIDs are no device.
-[[nodiscard]] std::optional<std::pair<int, int>> shared_device(
-    std::span<const std::string> uuid_of_rank);
+std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank);
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
@@ -29,14 +28,14 @@ struct DeviceMemory {
   std::uint64_t free = 0, total = 0;
 };
 
-[[nodiscard]] std::optional<DeviceMemory> device_memory();
+std::optional<DeviceMemory> device_memory();
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or
 /// empty.
-[[nodiscard]] std::string runtime_version();
-[[nodiscard]] std::string driver_version();
+std::string runtime_version();
+std::string driver_version();
 /// FLOP/s of an NVIDIA device by its datasheet, dense: bf16 on tensor cores, else fp32 outside.
 /// `unit`: RankPlace::unit. NaN: not known.
-[[nodiscard]] double datasheet_peak(const std::string& unit, bool bf16);
+double datasheet_peak(const std::string& unit, bool bf16);
 /// That of all units; NaN: not known, or not the same for all.
-[[nodiscard]] double common_peak(std::span<const std::string> units, bool bf16);
+double common_peak(std::span<const std::string> units, bool bf16);
 }  // namespace minitaw::topology

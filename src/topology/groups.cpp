@@ -2,7 +2,6 @@
 #include "topology/groups.hpp"
 #include <charconv>
 #include <fmt/ranges.h>
-#include <memory>
 #include <numeric>
 #include <ranges>
 #include "base/error.hpp"

@@ -16,30 +16,30 @@ public:
   /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
   static Groups equal(int ranks, int count);
 
-  [[nodiscard]] int count() const { return std::ssize(sizes_); }
+  int count() const { return std::ssize(sizes_); }
 
-  [[nodiscard]] int ranks() const { return std::ssize(group_of_); }
+  int ranks() const { return std::ssize(group_of_); }
 
-  [[nodiscard]] int size(int group) const { return sizes_[group]; }
+  int size(int group) const { return sizes_[group]; }
 
-  [[nodiscard]] int first(int group) const { return first_[group]; }
+  int first(int group) const { return first_[group]; }
 
-  [[nodiscard]] int group_of(int rank) const { return group_of_[rank]; }
+  int group_of(int rank) const { return group_of_[rank]; }
 
-  [[nodiscard]] int local(int rank) const { return rank - first_[group_of_[rank]]; }
+  int local(int rank) const { return rank - first_[group_of_[rank]]; }
 
-  [[nodiscard]] int rank(int group, int local) const { return first_[group] + local; }
+  int rank(int group, int local) const { return first_[group] + local; }
 
-  [[nodiscard]] bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }
+  bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }
 
-  [[nodiscard]] const std::vector<int>& sizes() const { return sizes_; }
+  const std::vector<int>& sizes() const { return sizes_; }
 
-  [[nodiscard]] Ranks members(int group) const;
+  Ranks members(int group) const;
   /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part,
   /// that part.
-  [[nodiscard]] Groups within(int begin, int end) const;
+  Groups within(int begin, int end) const;
   /// "1+2+3"
-  [[nodiscard]] std::string text() const;
+  std::string text() const;
   friend bool operator==(const Groups&, const Groups&) = default;
 
 private:

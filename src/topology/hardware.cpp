@@ -58,7 +58,7 @@ struct Port {
   int number;
   double gbit;  ///< Gbit/s
 
-  [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
+  std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
 };
 
 /// InfiniBand and RoCE: a state is "4: ACTIVE", a rate "200 Gb/sec (4X HDR)".

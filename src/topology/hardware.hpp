@@ -17,8 +17,7 @@ struct Site {
 /// Looks around. One rank of a node does so for all: the kernel lets one at a time, for 10 ms.
 /// `xml`: a node as hwloc writes it; empty: this machine. `classes`: states and rates of ports,
 /// which hwloc does not tell.
-[[nodiscard]] Site look(
-    const std::string& xml = {}, const std::filesystem::path& classes = "/sys/class");
+Site look(const std::string& xml = {}, const std::filesystem::path& classes = "/sys/class");
 /// Ports of the node that has fewest; one where none is known.
-[[nodiscard]] int fewest_adapters(const std::vector<Site>& sites);
+int fewest_adapters(const std::vector<Site>& sites);
 }  // namespace minitaw::topology

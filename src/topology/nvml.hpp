@@ -32,11 +32,11 @@ public:
   ~Library();
 
   /// The device of this UUID, also a hidden one. No part of one (MIG), which has no counters.
-  [[nodiscard]] Device whole_device(const std::string& uuid) const;
+  Device whole_device(const std::string& uuid) const;
   /// Returns mJ since the driver was loaded.
-  [[nodiscard]] double energy(Device device) const;
+  double energy(Device device) const;
   /// Returns the version of the driver, "580.159.04"; empty if not available.
-  [[nodiscard]] std::string driver_version() const;
+  std::string driver_version() const;
 
 private:
   void require_success(int code, const char* what) const;
@@ -46,5 +46,5 @@ private:
 };
 
 /// Likewise; empty without NVML.
-[[nodiscard]] std::string driver_version(const char* file = library_file);
+std::string driver_version(const char* file = library_file);
 }  // namespace minitaw::nvml

@@ -16,9 +16,7 @@ struct Placement {
   std::vector<std::vector<int>> cores{};
   int node_cores = 1;  ///< that the processes of this node may run on, taken together
 
-  [[nodiscard]] const std::vector<int>& own_cores() const {
-    return cores[nodes.rank(node, local_rank)];
-  }
+  const std::vector<int>& own_cores() const { return cores[nodes.rank(node, local_rank)]; }
 };
 
 /// Where one rank of the job computes, as every rank knows it.
@@ -33,13 +31,13 @@ struct RankPlace {
 };
 
 /// "0-3,8"; "unknown" where the system does not tell the cores of a rank.
-[[nodiscard]] std::string cores_text(std::span<const int> cores);
+std::string cores_text(std::span<const int> cores);
 /// Returns whether two ranks may run on the same core.
-[[nodiscard]] bool share_cores(const RankPlace& a, const RankPlace& b);
+bool share_cores(const RankPlace& a, const RankPlace& b);
 /// Returns whether ranks compute with more threads than they have cores, all those together that
 /// share some.
-[[nodiscard]] bool is_crowded(std::span<const RankPlace> ranks);
+bool is_crowded(std::span<const RankPlace> ranks);
 /// Ranks per node from the node of each rank (any number). Throws InputError if they are not
 /// consecutive.
-[[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
+Groups nodes_of(std::span<const int> node_of_rank);
 }  // namespace minitaw::topology

@@ -9,12 +9,11 @@
 /// What the system and the launcher say of a rank.
 namespace minitaw::topology {
 /// "0-3,8" of ascending numbers; "none" of no numbers.
-[[nodiscard]] std::string ranges_text(std::span<const int> numbers);
+std::string ranges_text(std::span<const int> numbers);
 /// Returns the text after `key` in the first line of a file that begins with it.
-[[nodiscard]] std::optional<std::string> entry_of(
-    const std::filesystem::path& file, std::string_view key);
+std::optional<std::string> entry_of(const std::filesystem::path& file, std::string_view key);
 /// The first line of a file; empty if it cannot be read.
-[[nodiscard]] std::string line_of(const std::filesystem::path& file);
+std::string line_of(const std::filesystem::path& file);
 /// Throws InputError if MPI knows one rank where the launcher has started several: they speak
 /// different PMIs.
 void require_launched_together(int ranks);

@@ -45,7 +45,7 @@ struct Executed {
   std::int32_t rank, position;  ///< the position in its lane
   std::int32_t transfer;        ///< -1: none
 
-  [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
+  bool computes() const { return action->lane == schedule::Lane::compute; }
 };
 
 /// For a program that validate() accepts, which outlives it.
@@ -101,7 +101,7 @@ private:
   }
 
   /// The action of another lane that ends last of those that this one waits for; nullptr: none.
-  [[nodiscard]] const Executed* last_needed(const Executed& e) const {
+  const Executed* last_needed(const Executed& e) const {
     const Executed* last = nullptr;
     for_each_wait(lanes_[e.rank], *e.action, [&](const Executed& needed) {
       if (last == nullptr || needed.span.end > last->span.end)
@@ -111,7 +111,7 @@ private:
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] const Executed& last_side(const Executed& e) {
+  const Executed& last_side(const Executed& e) {
     if (!is_collective(e.action->kind))
       return latest(e, e.span.end);
     const Executed*& last = last_of_collective_[e.transfer];
@@ -123,7 +123,7 @@ private:
   }
 
   /// The side of a transfer that begins last, but not after `end`; else this one.
-  [[nodiscard]] const Executed& latest(const Executed& e, double end) const {
+  const Executed& latest(const Executed& e, double end) const {
     const Executed* last = &e;
     for (const auto& [rank, action] : matching_.sides_of(e.transfer)) {
       const Executed* const side = by_index_[rank][action];

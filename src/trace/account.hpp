@@ -19,17 +19,13 @@ struct RankTime {
   double communication = 0;  ///< at least one transfer of the rank was under way
   double hidden = 0;         ///< of that, while the rank computed
 
-  [[nodiscard]] double exposed_total() const {
-    return std::accumulate(exposed.begin(), exposed.end(), 0.0);
-  }
+  double exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
 
   /// hidden / communication; NaN without communication.
-  [[nodiscard]] double overlap() const {
-    return communication > 0 ? hidden / communication : std::nan("");
-  }
+  double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
 };
 
-[[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
+RankTime total_of(const std::vector<RankTime>& ranks);
 
 struct StepAccount {
   double length = 0;  ///< from 0 to the last end of any rank
@@ -43,5 +39,5 @@ struct StepAccount {
 /// that begins later delayed no other. Before, the account looks at what the other side did: if it
 /// computed, this rank is idle; if another transfer was under way, this rank's wait is exposed
 /// communication of its kind; if it waited, the account follows.
-[[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
+StepAccount account(const schedule::Program& program, const StepSpans& spans);
 }  // namespace minitaw::trace

@@ -28,8 +28,7 @@ struct Timeline {
 };
 
 /// The timeline of a program that validate() accepts.
-[[nodiscard]] Timeline make_timeline(
-    const schedule::Program& program, const StepSpans& spans, std::string title);
+Timeline make_timeline(const schedule::Program& program, const StepSpans& spans, std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
 struct Field {
@@ -40,8 +39,8 @@ struct Field {
   std::vector<std::string> codes = {};
 };
 
-[[nodiscard]] const std::vector<Field>& fields();
+const std::vector<Field>& fields();
 /// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events":
 /// {field: values}}]}.
-[[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
+std::string to_json(std::span<const Timeline> timelines);
 }  // namespace minitaw::trace

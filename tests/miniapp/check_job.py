@@ -329,11 +329,16 @@ def check_rank_that_cannot_start():
 
 
 def check_topo():
-    """Places and groups."""
+    """Places and groups, as a text and in JSON."""
+    said = json.loads(output_of(call(2, "topo", "--json")))
+    assert list(said)[:3] == programs.JSON_HEAD, said
+    assert [place["node"] for place in said["ranks"]] == ["node 0"] * 2, said
+    assert all(place["cores"] and place["computes"].startswith("host, ") for place in said["ranks"])
+    assert said["groups"] == [2] and said["adapters"] >= 1 and said["shaped_links"] == [], said
     text = output_of(call(2, "topo"))
-    for rank in range(2):
-        assert re.search(rf"^# rank {rank}: node 0, cores [\d,-]+, host, ", text, re.M), text
-    assert re.search(r"\n# groups        = 2\n# adapters      = \d+ for each node\n$", text), text
+    for rank, place in enumerate(said["ranks"]):
+        assert f"# rank {rank}: node 0, cores {place['cores']}, {place['computes']}\n" in text, text
+    assert "# groups        = 2\n" in text, text
     refused(call(1, "topo", "x"), "x")
 
 

@@ -3,8 +3,8 @@
 same. Called as job.py says, and with the library of fake_host.cpp where it computes with BLAS.
 """
 
+import json
 import os
-import re
 
 import programs
 from job import DECK, FOLDER, MORE, MPIEXEC, NUMBER, PROGRAM, call, rows
@@ -12,12 +12,15 @@ from programs import run_checks, settings
 
 
 def check_verify():
-    """Every case has a line; the serial training of each model comes first."""
+    """Every case has a line and an object with its settings; the serial training of each model
+    comes first."""
     sweep = settings(seq=9, ranks=3, groups="1,1+2", replicas="1,3", dtype="fp32,bf16")
     deck = ("verify", DECK, *sweep)
-    done = call(3, *deck)
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    done, told = call(3, *deck), json.loads(call(3, *deck, "--json").stdout)
+    assert done.returncode == 0 and done.stderr == "" and told["valid"], done.stdout + done.stderr
     lines = done.stdout.splitlines()
+    assert list(told)[:4] == [*programs.JSON_HEAD, "verdict"], told
+    assert lines[-1] == f"RESULT: {told['verdict']}", told["verdict"]
     heads = [n for n, line in enumerate(lines) if " against " in line and "result" in line]
     (head,) = heads
     assert lines[head + 2] == "# case 1 of 12: its serial and its float64 reference", done.stdout
@@ -25,11 +28,11 @@ def check_verify():
         "RESULT: VALID: 12 cases agree with the serial training, "
         "2 runs of it with the float64 reference"
     ), done.stdout
-    assert lines[0].startswith("# minitaw ") and lines[1].startswith("# rank 0: node 0, "), lines
+    assert lines[0] == f"# {told['program']}" and lines[1].startswith("# rank 0: node 0, "), lines
     before = lines[:head]
     assert "# seq           = 9 token" in before, "what was computed stands before the table"
     note = "left out 4 combinations: replicas: ddp has no replicas; use replicas = 1"
-    assert f"# {note}" in before and f"# not judged: {note}" in lines, done.stdout
+    assert f"# {note}" in before and note in told["notes"], told["notes"]
 
     found = [tuple(line.split()[:6]) for line in lines if line.endswith(" ok")]
     expected = []
@@ -38,21 +41,27 @@ def check_verify():
         for case in (("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")):
             expected += [(*case, groups, "1", dtype, "serial") for groups in ("3", "1+2")]
     assert found[0] == expected[0] and sorted(found) == sorted(expected), found
-    for line in lines:
-        if line.endswith(" ok"):  # in bf16 all round to the right number
-            assert (errors_of(line)[-1] > 0) == (" fp32 " in line), line
-    assert 0 < closest_of(done.stdout)[0] < 100, done.stdout
+    for row, case in zip(found, told["cases"], strict=True):
+        check_case(row, case)
+
+    least = max(told["cases"], key=lambda case: case["limit_share"])
+    (room,) = [line for line in lines if line.startswith("# closest to its limit")]
+    assert f", {least['settings']['dtype']}: {least['closest']} against " in room, (room, least)
+    assert f"{least['settings']['schedule']}, " in room, (room, least)
+    assert f", {100 * least['limit_share']:.2g} % of it: " in room, (room, least)
 
 
-def errors_of(line):
-    """Loss and gradient of the first step and of later ones, weights."""
-    return [float(word) for word in line.split("reference")[1].split()[:5]]
-
-
-def closest_of(text):
-    """Per cent of its limit, and the schedule of the case."""
-    (found,) = re.findall("# closest to its limit for rounding, (.*) % of it: ([a-z0-9]*),", text)
-    return float(found[0]), found[1]
+def check_case(row, case):
+    """The row of a case names its settings, and its errors are possible."""
+    asked = case["settings"]
+    ranks, replicas = asked["ranks"], asked["replicas"]
+    shape = str(ranks) if replicas == 1 else f"{replicas}x{ranks // replicas}"
+    against = case["against"].removesuffix(" reference")
+    said = (asked["schedule"], shape, asked["groups"], str(asked["context"]), asked["dtype"])
+    assert row == (*said, against), (row, case)
+    assert 0 < case["limit_share"] < 1, case
+    is_fp32 = asked["dtype"] == "fp32"  # in bf16 all round to the right number
+    assert (case["weight_error"] > 0) == is_fp32, case
 
 
 def check_unsuited():
@@ -75,15 +84,18 @@ def check_unsuited():
 def check_repeat():
     """The same step again has the same bits in every case; no reference is made."""
     deck = ("verify", DECK, *settings(seq=9, ranks=2, groups=1, schedule="ddp,tawpipe"))
-    done = call(2, *deck, "--repeat", "3")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done, told = call(2, *deck, "--repeat", "3"), call(2, *deck, "--repeat", "3", "--json")
+    assert done.returncode == told.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(
         "RESULT: VALID: 2 cases, each step 3 times: losses, gradients and weights have the same "
         "bits on every rank\n"
     ), done.stdout
-    assert "reference" not in done.stdout, done.stdout
-    same = [line.split(",")[0] for line in done.stdout.splitlines() if line.endswith(": same bits")]
-    assert same == ["ddp", "tawpipe"], done.stdout
+    assert "reference" not in done.stdout and done.stdout.count(": same bits\n") == 2, done.stdout
+    said = json.loads(told.stdout)
+    assert list(said)[:4] == [*programs.JSON_HEAD, "verdict"], said
+    assert done.stdout.endswith(f"RESULT: {said['verdict']}\n") and said["valid"], said
+    assert [case["settings"]["schedule"] for case in said["cases"]] == ["ddp", "tawpipe"], said
+    assert all(case["passes"] and case["deviations"] == [] for case in said["cases"]), said
     assert call(2, *deck, "--repeat", "1").returncode == 2
 
 
@@ -112,7 +124,7 @@ def check_late_rank():
 
 def check_faulty_products():
     """Where the program computes with BLAS. A rank whose matrix products are 1 % too large: run and
-    verify find it, and their exit code says so."""
+    verify find it, and their exit code says so. verify prints what its JSON has."""
     for ranks, rank, judged in bool(MORE) * (
         (2, 1, ["ok", "WRONG"]),
         (2, 0, ["WRONG", "WRONG"]),
@@ -133,23 +145,29 @@ def check_faulty_products():
             assert row["status"] == "wrong" and row["gradient_error"] > 1e-3, row
             assert "differs from the serial reference" in row["reason"], row
         done = call(ranks, "verify", DECK, *one, variables=variables)
-        assert done.returncode == 1, done.stdout
-        check_verdicts(done.stdout, judged)
+        told = call(ranks, "verify", DECK, *one, "--json", variables=variables)
+        assert done.returncode == told.returncode == 1, done.stdout
+        check_verdicts(done.stdout, json.loads(told.stdout), judged)
 
 
-def check_verdicts(text, judged):
+def check_verdicts(text, said, judged):
     """What verify says of the serial training and of a case, one of which is wrong."""
     first = "serial" if judged[0] == "WRONG" else "ddp"
     count = judged.count("WRONG")
     assert f"RESULT: INVALID: {count} of 2 comparisons differ, first {first}, " in text, text
     assert ("# next: minitaw_kernels --verify" in text) == (first == "serial"), text
-    share, schedule = closest_of(text)
-    assert share > 100 and (count > 1 or schedule == first), text
+    assert not said["valid"], said
     lines = [line for line in text.splitlines() if "reference" in line and line[0] not in "R#"]
-    for line, result in zip(lines, judged, strict=True):
-        assert line.split("reference")[1].split()[5].rstrip(":") == result, line
-        assert result == "ok" or len(set(errors_of(line))) == 5, line
-        assert result == "ok" or line.partition("WRONG: ")[2], line
+    for line, case, result in zip(lines, said["cases"], judged, strict=True):
+        steps = (case["first_step"], case["later_steps"])
+        errors = [step[name] for step in steps for name in ("loss_error", "gradient_error")]
+        errors.append(case["weight_error"])
+        fields = line.split("reference")[1].split()
+        for field, error in zip(fields, errors):
+            assert abs(float(field) - error) <= 0.06 * error, (line, errors)
+        assert fields[5].rstrip(":") == result and case["passes"] == (result == "ok"), line
+        assert case["failure"] == line.partition("WRONG: ")[2], (line, case)
+        assert result == "ok" or len(set(fields[:5])) == 5, line
 
 
 run_checks(globals())

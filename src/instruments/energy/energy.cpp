@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/energy/energy.hpp"
-#include <algorithm>
 #include <fmt/ranges.h>
 #include <numeric>
 #include <set>

@@ -56,7 +56,7 @@ struct Machine {
   int all_adapters() const { return nodes * adapters; }
 
   /// Counted over the machine.
-  [[nodiscard]] int adapter_of(int rank) const {
+  int adapter_of(int rank) const {
     return node_of(rank) * adapters + rank % ranks_per_node * adapters / ranks_per_node;
   }
 
@@ -64,13 +64,12 @@ struct Machine {
   double core_rate() const { return taper * all_adapters() * rate; }
 
   /// Returns whether a device has that many bytes, as far as is known.
-  [[nodiscard]] bool has_room(std::size_t bytes) const { return memory == 0 || bytes <= memory; }
+  bool has_room(std::size_t bytes) const { return memory == 0 || bytes <= memory; }
 };
 
 /// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.
-[[nodiscard]] Machine read_machine(
-    const std::string& path, const std::vector<std::string>& changes = {});
+Machine read_machine(const std::string& path, const std::vector<std::string>& changes = {});
 /// Reads a machine from text in memory; messages name `path`.
-[[nodiscard]] Machine parse_machine(
+Machine parse_machine(
     const std::string& text, const std::string& path, const std::vector<std::string>& changes = {});
 }  // namespace minitaw::predict

@@ -35,7 +35,7 @@ public:
   /// Runs until nothing is under way. Callbacks may start more.
   static void run();
   /// Seconds.
-  [[nodiscard]] static double now();
+  static double now();
 
 private:
   using Zone = simgrid::s4u::NetZone;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/predict/predict.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include "base/error.hpp"
 #include "schedule/validate.hpp"
 

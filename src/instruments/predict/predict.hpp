@@ -39,11 +39,11 @@ struct Step {
 };
 
 /// Simulates a step whose actions have the durations `costs`.
-[[nodiscard]] Prediction simulate(const Step& step, const schedule::Costs& costs);
+Prediction simulate(const Step& step, const schedule::Costs& costs);
 /// Simulates one step on the machine. A run's steps begin together, after a barrier, so all are
 /// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
 /// file does not rate.
-[[nodiscard]] Prediction predict(const Case& c, const Machine& machine);
+Prediction predict(const Case& c, const Machine& machine);
 
 /// Lower bounds of a step: what it needs if nothing ever waits.
 struct Floor {
@@ -57,8 +57,8 @@ struct Floor {
 };
 
 /// Of cases that have one program: they differ in recomputation alone.
-[[nodiscard]] std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine);
+std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine);
 /// Returns whether every replica has nodes of its own. All replicas then do the same at the same
 /// time, and each sends to the next one what it gets from the one before: one is simulated.
-[[nodiscard]] bool replicas_are_alike(const Case& c, const Machine& machine);
+bool replicas_are_alike(const Case& c, const Machine& machine);
 }  // namespace minitaw::predict

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <span>
 #include <utility>

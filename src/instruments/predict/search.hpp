@@ -21,6 +21,6 @@ struct Candidate {
 /// candidate from below, then predicts those that could be among the `best`. Returns all
 /// candidates, those predicted first, by their seconds. What is not begun in that many `seconds` is
 /// left out.
-[[nodiscard]] std::vector<Candidate> search(
+std::vector<Candidate> search(
     const Case& base, const Machine& machine, std::size_t best, double seconds);
 }  // namespace minitaw::predict

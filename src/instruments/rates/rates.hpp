@@ -18,11 +18,10 @@ struct CoreUse {
 };
 
 /// Of these cores, up to this moment. `stat` must name each of them.
-[[nodiscard]] CoreUse core_use(
-    std::span<const int> cores, const std::filesystem::path& stat = "/proc/stat");
+CoreUse core_use(std::span<const int> cores, const std::filesystem::path& stat = "/proc/stat");
 /// Returns the share of a rank's cores that programs took which are no rank of the job. NaN: not
 /// known; clocks of hundredths of a second also give small numbers below 0. `uses`: of each rank in
 /// the same while.
-[[nodiscard]] double share_of_others(
+double share_of_others(
     std::span<const topology::RankPlace> ranks, std::span<const CoreUse> uses, int rank);
 }  // namespace minitaw::rates

@@ -27,21 +27,21 @@ public:
   virtual ~Workbench() = default;
 
   /// s
-  [[nodiscard]] virtual double now() = 0;
+  virtual double now() = 0;
   /// Of the cores that this rank may run on.
-  [[nodiscard]] virtual rates::CoreUse core_use() = 0;
-  [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
+  virtual rates::CoreUse core_use() = 0;
+  virtual std::vector<Kernel> kernels() const = 0;
   /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
-  [[nodiscard]] virtual Work exchange(int peer) = 0;
+  virtual Work exchange(int peer) = 0;
   /// Seconds of a word to a rank and back.
-  [[nodiscard]] virtual double round_trip(int peer) = 0;
+  virtual double round_trip(int peer) = 0;
   /// Seconds until so many messages of so many bytes are here from a rank, while as many go there.
-  [[nodiscard]] virtual double messages(int peer, int count, std::size_t bytes) = 0;
+  virtual double messages(int peer, int count, std::size_t bytes) = 0;
 };
 
 /// Kernels of this shape, the transport of the schedules inside nodes, and MPI from host memory
 /// between them. Collective.
-[[nodiscard]] std::unique_ptr<Workbench> make_workbench(MPI_Comm world,
+std::unique_ptr<Workbench> make_workbench(MPI_Comm world,
     const topology::Placement& place,
     const model::Shape& shape,
     bool shared_devices);
@@ -60,7 +60,7 @@ struct ProbeOptions {
 
 /// Steps of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or
 /// n if n is odd.
-[[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
+std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 
 /// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part
 /// sleep.
@@ -72,28 +72,28 @@ public:
       ProbeOptions options,
       std::unique_ptr<Workbench> workbench);
 
-  [[nodiscard]] const Machine& machine() const { return machine_; }
+  const Machine& machine() const { return machine_; }
 
   /// All that a round measures, in a fixed order.
-  [[nodiscard]] const std::vector<Quantity>& quantities() const { return quantities_; }
+  const std::vector<Quantity>& quantities() const { return quantities_; }
 
   /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
-  [[nodiscard]] std::vector<std::vector<double>> round();
+  std::vector<std::vector<double>> round();
 
 private:
   void next(const std::string& stage);
   void keep(const std::string& quantity, double value, int partner = 0);
   void measure_kernels();
   void measure_inside();
-  [[nodiscard]] double rate_of_all(const Work& work);
+  double rate_of_all(const Work& work);
   void measure_between();
   void choose_messages();
-  [[nodiscard]] std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const;
-  [[nodiscard]] std::vector<std::vector<double>> gather() const;
+  std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const;
+  std::vector<std::vector<double>> gather() const;
 
-  [[nodiscard]] bool has_pairs_inside() const { return machine_.partners(Partner::inside) > 1; }
+  bool has_pairs_inside() const { return machine_.partners(Partner::inside) > 1; }
 
-  [[nodiscard]] double largest(double mine) const { return comm::mpi::largest(mine, own_.comm); }
+  double largest(double mine) const { return comm::mpi::largest(mine, own_.comm); }
 
   ProbeOptions options_;
   std::unique_ptr<Workbench> workbench_;

@@ -24,28 +24,28 @@ struct Quantity {
   Partner partner = Partner::none;
 
   /// Else a rate, of which more is better.
-  [[nodiscard]] bool is_latency() const { return units == "s"; }
+  bool is_latency() const { return units == "s"; }
 
   /// Share of the rank's cores that other programs took; judges the other quantities.
-  [[nodiscard]] bool is_load() const { return units == "1"; }
+  bool is_load() const { return units == "1"; }
 
   /// Of what passes between two ranks; else of a rank itself.
-  [[nodiscard]] bool is_of_links() const { return partner != Partner::none; }
+  bool is_of_links() const { return partner != Partner::none; }
 
-  [[nodiscard]] bool between_nodes() const { return partner == Partner::node; }
+  bool between_nodes() const { return partner == Partner::node; }
 };
 
 struct Machine {
   topology::Groups nodes{{1}};
   int adapters = 1;  ///< of each node
 
-  [[nodiscard]] int adapter_of(int rank) const;
+  int adapter_of(int rank) const;
   /// The first rank of the node that uses the adapter; -1: none does.
-  [[nodiscard]] int driver(int node, int adapter) const;
+  int driver(int node, int adapter) const;
   /// Values of a rank: 1, the ranks of the largest node, or the nodes.
-  [[nodiscard]] int partners(Partner partner) const;
+  int partners(Partner partner) const;
   /// The rank that a value is about: itself, or the sender; -1: there is none.
-  [[nodiscard]] int rank_of(Partner kind, int rank, int partner) const;
+  int rank_of(Partner kind, int rank, int partner) const;
 };
 
 /// One quantity, measured in some rounds.
@@ -104,22 +104,22 @@ struct Judgement {
 /// a round in which other programs took a rank's cores do not count; a rank with too few others is
 /// named only for what no load explains. `least_loss`: share of a rate that is worth a word; 0: the
 /// quantity's own.
-[[nodiscard]] Judgement judge(
+Judgement judge(
     const Machine& machine, const std::vector<Measured>& measured, double least_loss = 0);
 
 /// "adapter of node 1 (rank 2)", "link between rank 2 (node 1) and rank 4 (node 2)"; `names` are
 /// those of nodes.
-[[nodiscard]] std::string name_of(
+std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
 /// In the customary unit: "33.4 Mbit/s" (between nodes) or "4.17 MB/s" of B/s, "17 GFLOP/s",
 /// "26.0 us" or "5.04 ms" of s, "3 %" of 1
-[[nodiscard]] std::string readable(double value, const Quantity& quantity);
+std::string readable(double value, const Quantity& quantity);
 /// "rate between nodes, in: 33.4 Mbit/s where 97.6 Mbit/s is usual (66 % less) in 3 rounds"
-[[nodiscard]] std::string text_of(const Evidence& evidence);
+std::string text_of(const Evidence& evidence);
 /// "13 % less", "24.0 us more", "none"
-[[nodiscard]] std::string text_of(double smallest, const Quantity& quantity);
+std::string text_of(double smallest, const Quantity& quantity);
 /// Nodes that a part is on, ascending.
-[[nodiscard]] std::vector<int> nodes_of(const Part& part, const Machine& machine);
+std::vector<int> nodes_of(const Part& part, const Machine& machine);
 
 /// All that is known of a machine.
 struct Screening {
@@ -135,12 +135,11 @@ struct Verdict {
   int code = 0;      ///< 0: clean, 1: a culprit, 3: other programs took the cores
 };
 
-[[nodiscard]] Verdict verdict_of(const Screening& screening);
+Verdict verdict_of(const Screening& screening);
 /// Of each quantity: lowest, median and highest of all rounds, the smallest loss that would have
 /// been named, and what is expected.
-[[nodiscard]] std::string table_text(const Screening& screening);
+std::string table_text(const Screening& screening);
 /// The culprits with their evidence, and the verdict. `ranks`: whose devices are named too.
-[[nodiscard]] std::string findings_text(
-    const Screening& screening, std::span<const topology::RankPlace> ranks);
-[[nodiscard]] nlohmann::ordered_json to_json(const Screening& screening);
+std::string findings_text(const Screening& screening, std::span<const topology::RankPlace> ranks);
+nlohmann::ordered_json to_json(const Screening& screening);
 }  // namespace minitaw::screen

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include "base/philox.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"

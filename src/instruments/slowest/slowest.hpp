@@ -12,13 +12,12 @@ struct Slowest {
 };
 
 /// Of the time that each rank takes for the same work.
-[[nodiscard]] Slowest slowest_of(const std::vector<double>& times);
+Slowest slowest_of(const std::vector<double>& times);
 /// Returns whether programs that are no rank took a share of a rank's cores that may slow it.
 /// `uses`: of the first ranks, those of a case.
-[[nodiscard]] bool others_ran(
-    std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses);
+bool others_ran(std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses);
 /// A closing line on a rank that is slow in all cases.
-[[nodiscard]] record::Remark remark();
+record::Remark remark();
 
 /// Compares the ranks of each case of a job whose ranks share neither cores nor devices.
 class Comparison final : public harness::Instrument {

@@ -21,7 +21,7 @@ struct State {
 
 /// Names the ranks whose delay no wait for another one explains: "rank 3 (node 1) does not answer".
 /// Empty: there are none.
-[[nodiscard]] std::string sentence(std::span<const State> states, const topology::Groups& nodes);
+std::string sentence(std::span<const State> states, const topology::Groups& nodes);
 
 /// Says why a job stands still. A thread of each rank answers when it is asked how far its rank has
 /// come, whatever that rank waits for. When a rank's watchdog asks, rank 0 gathers the states of

@@ -14,7 +14,7 @@ TEST(DeviceMeter, CountsUpwards) {
   if (nvml::driver_version().empty())
     GTEST_SKIP() << "this machine has no NVML";
   for (const topology::Device& device : devices) {
-    Meter meter(device.uuid, {.cray = ""});
+    Meter meter(device.uuid, {.cray = "", .rapl = ""});
     fmt::print("{}: {}\n", device.name, meter.source());
     if (meter.source().find("MIG") != std::string::npos)
       continue;

@@ -28,7 +28,9 @@ protected:
 
   void count(int joules) const { write("energy", std::to_string(joules)); }
 
-  [[nodiscard]] Meter open() const { return Meter("", {.cray = path("energy"), .nvml = ""}); }
+  [[nodiscard]] Meter open() const {
+    return Meter("", {.cray = path("energy"), .nvml = "", .rapl = ""});
+  }
 
   /// What rank 0 has after three steps, the rank uses so many joules in each, and before and after.
   CaseResult after_three_steps(Meter meter, const topology::Groups& nodes, int joules) const {
@@ -70,7 +72,8 @@ TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
   const auto nodes = topology::Groups::equal(world_size(), world_size());
   const bool is_last = world_rank() == world_size() - 1;
   const CaseResult still = after_three_steps(open(), nodes, is_last ? 0 : 2);
-  const CaseResult lacking = after_three_steps(is_last ? Meter("", {"", ""}) : open(), nodes, 2);
+  const CaseResult lacking =
+      after_three_steps(is_last ? Meter("", {"", "", ""}) : open(), nodes, 2);
   if (world_rank() != 0)
     return;
   for (const CaseResult* result : {&still, &lacking})

@@ -25,9 +25,16 @@ protected:
 
   static void set(const char* mode) { ::setenv("FAKE_NVML", mode, 1); }
 
+  void package(
+      const std::string& zone, const std::string& name, const std::string& microjoules) const {
+    write("powercap/" + zone + "/name", name + "\n");
+    write("powercap/" + zone + "/max_energy_range_uj", "262143328850\n");
+    write("powercap/" + zone + "/energy_uj", microjoules + "\n");
+  }
+
   [[nodiscard]] Meter open(
       const std::string& device = "GPU-1", const char* nvml = FAKE_NVML_whole) const {
-    return Meter(device, {.cray = path("energy"), .nvml = nvml});
+    return Meter(device, {.cray = path("energy"), .nvml = nvml, .rapl = path("powercap")});
   }
 
 private:
@@ -69,28 +76,48 @@ TEST_F(Counters, OfADeviceThatIsLostLaterStayLost) {
   EXPECT_TRUE(std::isnan(meter.joules())) << "a measurement with a hole is none";
 }
 
+TEST_F(Counters, OfProcessorsAreAddedAndFollowedThroughTheEndOfTheirRange) {
+  package("intel-rapl:0", "package-0", "262143000000");
+  package("intel-rapl:1", "package-1", "5000000");
+  package("intel-rapl:0:0", "dram", "1");  // parts and wholes of packages
+  package("intel-rapl:2", "psys", "1");
+  package("intel-rapl-mmio:0", "package-0", "1");
+  Meter meter = open("");
+  EXPECT_EQ(meter.source(), "the processors (RAPL)");
+  EXPECT_TRUE(meter.of_node());
+  package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 after it
+  package("intel-rapl:1", "package-1", "7000000");
+  package("intel-rapl:2", "psys", "9000000");
+  EXPECT_NEAR(meter.joules(), 0.5 + 2, 1e-9) << "J";
+  package("intel-rapl:1", "package-1", "6000000");
+  EXPECT_NEAR(meter.joules(), 0.5 + 2 + 262143.32885 - 1, 1e-6);
+}
+
 TEST_F(Counters, OfTheWholeNodeComeFirst) {
+  package("intel-rapl:0", "package-0", "7");
   write("energy", "123456 J 1466696 us\n");
   Meter meter = open();
   EXPECT_EQ(meter.source(), "the node (pm_counters)");
   EXPECT_TRUE(meter.of_node());
+  package("intel-rapl:0", "package-0", "9000000");
   write("energy", "123500 J 1566696 us\n");
   EXPECT_EQ(meter.joules(), 123500 - 123456);
 }
 
 TEST_F(Counters, OfNodesThatCannotBeReadSayWhyAndStaySo) {
-  EXPECT_THAT(open("").source(), HasSubstr("energy: No such file or directory; no NVIDIA"));
-  write("energy", "locked");
-  EXPECT_THAT(open("").source(), HasSubstr("energy: not a number; "));
-  write("energy", "123456 J 1466696 us\n");
+  EXPECT_THAT(open("").source(), EndsWith("powercap: no counter of a processor"));
+  package("intel-rapl:0", "package-0", "5000000");
   Meter meter = open("");
-  std::filesystem::remove(path("energy"));
+  package("intel-rapl:1", "package-1", "locked");
+  EXPECT_THAT(open("").source(), EndsWith("intel-rapl:1/energy_uj: not a number"))
+      << "half a node is none";
+  std::filesystem::remove(path("powercap/intel-rapl:0/energy_uj"));
   EXPECT_TRUE(std::isnan(meter.joules()));
-  EXPECT_THAT(meter.source(), EndsWith("energy: No such file or directory"));
-  write("energy", "123500 J 1566696 us\n");
+  EXPECT_THAT(meter.source(), EndsWith("intel-rapl:0/energy_uj: No such file or directory"));
+  package("intel-rapl:0", "package-0", "6000000");
   EXPECT_TRUE(std::isnan(meter.joules()));
   setenv("MINITAW_SHAPED_LINKS", "rate=1mbit", 1);
-  EXPECT_THAT(open("").source(), HasSubstr("the nodes are parts of one machine; "));
+  EXPECT_THAT(open("").source(), EndsWith("the nodes are parts of one machine"));
   unsetenv("MINITAW_SHAPED_LINKS");
 }
 
