@@ -131,6 +131,14 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   EXPECT_EQ(read(text), "hello\n");
 }
 
+/// They could command the terminal on which `show` prints them.
+TEST_F(File, HasTextsWithoutControlCharacters) {
+  CaseResult r = failed_case();
+  r.reason = "\x1b]0;owned\x07 a\tb\n";
+  open().append(r);
+  EXPECT_EQ(rows()[0].text("reason"), "?]0;owned? a\tb\n");
+}
+
 TEST_F(File, WithAStaleCopyIsCleanedAndAProtectedOneIsNotAddedTo) {
   open().append(sample_case());
   (void)write("r.h5.part", "left by a killed run");
