@@ -5,7 +5,6 @@ as A4 and cuts no figure. Called with a Chromium and the folder of pages that ch
 left."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -87,10 +86,8 @@ class Browser:
     def __init__(self, program):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.last, self.rest, self.session = 0, b"", {}
-        commands, self.to_browser = os.pipe()
-        self.answers, results = os.pipe()
         # Chromium reads commands from descriptor 3 and writes to 4; one that hangs ends by itself.
-        start = f'exec 3<&{commands} 4>&{results}; exec timeout 300 "$0" "$@"'
+        start = 'exec 3<&0 4>&1 1>&2; exec timeout 300 "$0" "$@"'
         options = (
             "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run "
             "--disable-background-networking --disable-dev-shm-usage --remote-debugging-pipe "
@@ -98,12 +95,11 @@ class Browser:
         )
         self.process = subprocess.Popen(
             ["bash", "-c", start, program, *options.split()],
-            pass_fds=(commands, results),
-            stdout=subprocess.DEVNULL,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        os.close(commands)
-        os.close(results)
         targets = self.call("Target.getTargets")["targetInfos"]
         (page,) = (target["targetId"] for target in targets if target["type"] == "page")
         attached = self.call("Target.attachToTarget", targetId=page, flatten=True)
@@ -112,7 +108,7 @@ class Browser:
 
     def message(self):
         while b"\0" not in self.rest:
-            self.rest += os.read(self.answers, 1 << 16) or sys.exit(
+            self.rest += self.process.stdout.read(1 << 16) or sys.exit(
                 "the browser has ended, or was ended because it hung"
             )
         one, self.rest = self.rest.split(b"\0", 1)
@@ -122,7 +118,7 @@ class Browser:
         """The answer of a command, or the event that it waits for."""
         self.last += 1
         command = {"id": self.last, "method": method, "params": parameters} | self.session
-        os.write(self.to_browser, json.dumps(command).encode() + b"\0")
+        self.process.stdin.write(json.dumps(command).encode() + b"\0")
         while True:
             answer = self.message()
             assert "error" not in answer, f"{method}: {answer}"

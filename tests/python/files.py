@@ -10,25 +10,16 @@ import support  # noqa: F401  finds the package
 from minitaw import record, sealed
 
 
-def is_text(dataset):
-    return h5py.check_string_dtype(dataset.dtype) is not None
-
-
 def put(group, name, value, like):
     """A dataset of the type of another one, with its attributes."""
-    dtype = h5py.string_dtype() if is_text(like) else like.dtype
-    axes = like.ndim if numpy.size(value) == 0 else numpy.ndim(value)
-    shape = (0,) * axes if axes and numpy.size(value) == 0 else numpy.shape(value)
-    made = group.create_dataset(name, shape=shape, dtype=dtype)
-    if numpy.size(value):
-        made[...] = numpy.asarray(value, object) if is_text(like) else value
+    is_text = record.is_text(like)
+    data = numpy.asarray(value, object if is_text else like.dtype)
+    made = group.create_dataset(name, data=data, dtype=h5py.string_dtype() if is_text else None)
     made.attrs.update(like.attrs)
 
 
 def replace(group, name, value):
-    like = group[name]
-    del group[name]
-    put(group, name, value, like)
+    put(group, name, value, group.pop(name))
 
 
 def sealed_file(path, image):
@@ -44,7 +35,10 @@ def image_of(path):
 def make(sample, target, runs, session=None):
     """Writes `target`. runs: [(run of the sample, {column: value}, {array of the run: value})];
     `session`: {entry: value} of the first one."""
-    runs = list(runs)
+    runs = [
+        (base, {"case": number, "repetition": 0} | columns, arrays)
+        for number, (base, columns, arrays) in enumerate(runs)
+    ]
     with sealed.opened(sample) as source, h5py.File(target, "w") as file:
         file.attrs.update(source.attrs)
         source.copy("sessions", file)
@@ -53,12 +47,8 @@ def make(sample, target, runs, session=None):
         group = file.create_group("runs", track_order=True)
         group.attrs.update(source["runs"].attrs)
         for name, column in record.columns_of(source["runs"]).items():
-            values = column.asstr()[:] if is_text(column) else column[:]
-            implied = {"case": range(len(runs)), "repetition": [0] * len(runs)}
-            rows = [
-                columns.get(name, implied[name][number] if name in implied else values[base])
-                for number, (base, columns, _) in enumerate(runs)
-            ]
+            values = column.asstr()[:] if record.is_text(column) else column[:]
+            rows = [columns.get(name, values[base]) for base, columns, _ in runs]
             put(group, name, rows, column)
         verdicts = list(file["runs/verdict"].asstr()) if runs else []
         bad = [verdict for verdict in verdicts if not verdict.startswith("VALID")]
