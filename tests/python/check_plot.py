@@ -151,8 +151,8 @@ def check_foreign():
     ):
         says = "bad.json is no output of minitaw predict --json"
         refused("plot", predicted("bad.json", **changed), "-o", "x.pdf", says=says)
-    odd = CASE | {"settings": SETTINGS | {"dtype": "\x1b"}}
-    drawn(predicted("odd.json", cases=[odd]) + " --x dtype -o x.svg")
+    odd = CASE | {"settings": SETTINGS | {"schedule": "\x1b"}}
+    drawn(predicted("odd.json", cases=[odd]) + " -o x.svg")
     assert "\x1b" not in Path("x.svg").read_text()
 
 
