@@ -91,7 +91,7 @@ def guarded(name, read):
 
 def opened(name, content=None):
     """The checked HDF5 file, read only and in memory, of a result file or of its bytes."""
-    content = read_bytes(name) if content is None else content
+    content = read_bytes(name, SEAL_BYTES, require_seal) if content is None else content
     seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
     require_seal(name, seal)
     if seal_of(SCHEMA, image) != seal:

@@ -46,7 +46,7 @@ MORE_FIGURES = {
     "tflops_causal": ("TFLOP/s", figure),
     "tflops_rank": ("TFLOP/s per rank", figure),
     "last_loss": ("last loss", lambda value: figure(value, 5)),
-    "gradient_error": ("gradient error", "{:.0e}".format),
+    "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if value else "0"),
 }
 ENERGY = {
     "energy": ("timed steps [J]", figure),

@@ -142,6 +142,17 @@ def check_names():
         programs.refused(programs.call(PROGRAM, "show", path), path)
 
 
+def check_large():
+    """What begins as no result is refused before the rest, here more than memory holds, is read."""
+    with open("f.h5", "wb") as file:
+        file.truncate(1 << 40)
+    for name, done in answers():
+        if name != "check-rules":  # it may be an archive
+            assert "f.h5 is not a miniTaw result" in done.stderr, (name, done)
+        programs.refused(done, "f.h5", name=name.strip())
+    pathlib.Path("f.h5").unlink()
+
+
 def check_controls():
     """Control characters could command a terminal: they are replaced."""
 
