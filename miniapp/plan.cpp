@@ -74,9 +74,8 @@ std::uint64_t total(const auto& by_kind) {
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 
 /// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
-Need worst_on_device(const Case& c, const Program& program) {
-  Need worst = std::ranges::max(
-      needs_on_device(c, memory_of(c, program)), {}, [](const Need& need) { return need.step; });
+Need worst_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
+  Need worst = std::ranges::max(needs_on_device(c, memory), {}, &Need::step);
   worst.beside += context_bytes;
   return worst;
 }
@@ -89,7 +88,7 @@ std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t av
     Case other = c;
     other.shape.seq = std::int64_t{steps} * seq_step;
     try {
-      return worst_on_device(other, program).total() <= available;
+      return worst_on_device(other, memory_of(other, program)).total() <= available;
     } catch (const InputError&) {  // larger than any buffer can be
       return false;
     }
@@ -119,7 +118,7 @@ void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& m
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
   plan.slots = program.ranks[plan.worst].slots;
   if (const auto available = machine.device_memory)
-    plan.device = {*available, worst_on_device(c, program), largest_seq(c, program, *available)};
+    plan.device = {*available, worst_on_device(c, memory), largest_seq(c, program, *available)};
 }
 
 CasePlan plan_case(

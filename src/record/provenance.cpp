@@ -150,6 +150,39 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
   return text;
 }
 
+const std::vector<Field>& session_fields() {
+  const std::string each = "rank of the job";
+  static const std::vector<Field> all = {
+      {"version", "text", "", "Version of miniTaw."},
+      {"git_hash",
+          "text",
+          "",
+          "Commit of the sources; -dirty if they differ from it, unknown outside git."},
+      {"build_type", "text", "", "CMake build type."},
+      {"compiler", "text", "", "Name and version."},
+      {"compiler_flags", "text", "", "Flags that change the code."},
+      {"kokkos", "text", "", "Version and back ends."},
+      {"mpi", "text", "", "Library and version."},
+      {"nccl", "text", "", "Version; empty if it is not used."},
+      {"cuda", "text", "", "Version; empty if it is not used."},
+      {"driver", "text", "", "Version of the device driver; empty if there is none."},
+      {"libraries", "text", "library", "Name, version and variant of HDF5, BLAS and CUDA's."},
+      {"kernel", "text", "", "Operating system of the node of rank 0."},
+      {"started", "text", "", "Start of the session, ISO 8601, UTC."},
+      {"command", "text", "", "Command line, quoted for a shell."},
+      {"deck", "text", "", "The deck as read."},
+      {"environment", "text", "variable", "NAME=value of variables that tune libraries, sorted."},
+      {"links", "text", "property", "NAME=value of links that scripts/cluster shapes."},
+      {"hosts", "text", each, "node 0, node 1, ...; with run --hosts the host of the rank."},
+      {"nodes", "1", each, "Number of the node."},
+      {"cores", "text", each, "Cores that the rank may run on: 0-3,8."},
+      {"cpu", "text", each, "Processor of the node, with sockets, cores and threads."},
+      {"devices", "text", each, "Device of the rank."},
+      {"adapters", "text", each, "Network adapters and ports that carry messages, by name."},
+  };
+  return all;
+}
+
 Data text_data(std::string_view text) {
   return {std::vector{std::string(text)}};
 }

@@ -50,7 +50,9 @@ std::string links_text(const std::vector<std::string>& links);
 /// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA)
 /// from their device.
 std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
-/// Origin of results: datasets of /sessions/NNNN by name, texts and lists.
+/// Datasets of /sessions/NNNN.
+const std::vector<Field>& session_fields();
+/// Origin of results: these datasets by name, texts and lists.
 using Provenance = std::map<std::string, Data>;
 Data text_data(std::string_view text);
 Data list_data(std::vector<std::string> list);

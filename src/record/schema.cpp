@@ -286,7 +286,7 @@ std::vector<Column> columns_of_exposure() {
   for (const auto& [kind, name] : schedule::table_of<Traffic>)
     all.push_back(column(fmt::format("exposed_{}_s", name),
         "s",
-        fmt::format("Exposed to transfers of {}, mean over ranks.", name),
+        fmt::format("Exposed to transfers of the kind {}, mean over ranks.", name),
         [kind](const M& m) { return m.mean.exposed[index_of(kind)]; }));
   return all;
 }
@@ -476,118 +476,7 @@ const std::vector<Array>& arrays() {
   return all;
 }
 
-const std::vector<Field>& session_fields() {
-  const std::string each = "rank of the job";
-  static const std::vector<Field> all = {
-      {"version", "text", "", "Version of miniTaw."},
-      {"git_hash",
-          "text",
-          "",
-          "Commit of the sources; -dirty if they differ from it, unknown outside git."},
-      {"build_type", "text", "", "CMake build type."},
-      {"compiler", "text", "", "Name and version."},
-      {"compiler_flags", "text", "", "Flags that change the code."},
-      {"kokkos", "text", "", "Version and back ends."},
-      {"mpi", "text", "", "Library and version."},
-      {"nccl", "text", "", "Version; empty if it is not used."},
-      {"cuda", "text", "", "Version; empty if it is not used."},
-      {"driver", "text", "", "Version of the device driver; empty if there is none."},
-      {"libraries", "text", "library", "Name, version and variant of HDF5, BLAS and CUDA's."},
-      {"kernel", "text", "", "Operating system of the node of rank 0."},
-      {"started", "text", "", "Start of the session, ISO 8601, UTC."},
-      {"command", "text", "", "Command line, quoted for a shell."},
-      {"deck", "text", "", "The deck as read."},
-      {"environment", "text", "variable", "NAME=value of variables that tune libraries, sorted."},
-      {"links", "text", "property", "NAME=value of links that scripts/cluster shapes."},
-      {"hosts", "text", each, "node 0, node 1, ...; with run --hosts the host of the rank."},
-      {"nodes", "1", each, "Number of the node."},
-      {"cores", "text", each, "Cores that the rank may run on: 0-3,8."},
-      {"cpu", "text", each, "Processor of the node, with sockets, cores and threads."},
-      {"devices", "text", each, "Device of the rank."},
-      {"adapters", "text", each, "Network adapters and ports that carry messages, by name."},
-  };
-  return all;
-}
-
-// Rows.
-
-static LinkSums sums_of(const CaseResult& result, std::uint64_t LinkBytes::* bytes) {
-  LinkSums sums;
-  for (const LinkBytes& link : result.bytes) {
-    const bool together = result.settings.groups.together(link.from, link.to);
-    (together ? sums.inside : sums.between) += static_cast<std::int64_t>(link.*bytes);
-  }
-  return sums;
-}
-
-static trace::RankTime mean_of(const std::vector<trace::RankTime>& ranks) {
-  trace::RankTime mean = trace::total_of(ranks);
-  const auto count = static_cast<double>(ranks.size());
-  for (double* part : {&mean.compute, &mean.idle, &mean.communication, &mean.hidden})
-    *part /= count;
-  for (double& exposed : mean.exposed)
-    exposed /= count;
-  return mean;
-}
-
-Measured::Measured(const CaseResult& run, const Place& at)
-    : result(run),
-      place(at),
-      samples(list_of(run.seconds, [](const auto& ranks) { return std::ranges::max(ranks); })),
-      planned(sums_of(run, &LinkBytes::planned)),
-      counted(sums_of(run, &LinkBytes::counted)),
-      mean(mean_of(run.time)) {
-  std::ranges::sort(samples);
-  step = quantile(samples, 0.5);
-  tokens_per_s = tokens_of_step(run.settings) / step;
-  tflops = 1e-12 * tokens_per_s * model::flops_per_token(run.settings.shape);
-}
-
-double Measured::spread() const {
-  return (quantile(samples, 0.75) - quantile(samples, 0.25)) / step;
-}
-
-Row make_row(const CaseResult& result, const Place& place) {
-  const Measured measured(result, place);
-  return {list_of(columns(), [&](const Column& column) { return column.value(measured); })};
-}
-
 Row example_row() {
   return preview({example_case()}).front();
-}
-
-std::vector<Row> preview(const std::vector<Case>& cases) {
-  return list_of(cases, [](const Case& c) {
-    CaseResult result;
-    result.settings = c;
-    return make_row(result);
-  });
-}
-
-const Cell& Row::cell(std::string_view column) const {
-  const auto at =
-      std::ranges::find(columns(), column, [](const Column& c) { return c.field.name; });
-  if (at == columns().end())
-    throw LogicError("/runs has no column \"{}\"", column);
-  return cells.at(at - columns().begin());
-}
-
-template <class T>
-static const T& get(const Row& row, std::string_view column) {
-  if (const T* value = std::get_if<T>(&row.cell(column)))
-    return *value;
-  throw InputError("/runs/{} has another type than miniTaw gives it", column);
-}
-
-const std::string& Row::text(std::string_view column) const {
-  return get<std::string>(*this, column);
-}
-
-std::int64_t Row::integer(std::string_view column) const {
-  return get<std::int64_t>(*this, column);
-}
-
-double Row::real(std::string_view column) const {
-  return get<double>(*this, column);
 }
 }  // namespace minitaw::record

@@ -76,8 +76,6 @@ struct Array {
 
 const std::vector<Column>& columns();
 const std::vector<Array>& arrays();
-/// Datasets of /sessions/NNNN.
-const std::vector<Field>& session_fields();
 
 Row make_row(const CaseResult& result, const Place& place = {});
 /// Of a case that says nothing: the types of all columns.

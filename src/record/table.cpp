@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/ranges.h>
 #include <set>
+#include "record/provenance.hpp"
 
 namespace minitaw::record {
 namespace {
