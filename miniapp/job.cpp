@@ -271,7 +271,7 @@ int in_job(
 
 /// Measures a communicator before it asks what memory is free: the first communicator keeps some
 /// for good.
-MemoryBudget::MemoryBudget(const MpiJob& mpi)
+MemoryBudget::MemoryBudget(MpiJob& mpi)
     : mpi_(mpi),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, mpi.shared_devices)),
       process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
@@ -279,16 +279,17 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
 
 std::string MemoryBudget::reason_against(
     const Case& c, const harness::ReferenceMemory& reference) const {
-  const schedule::Program program = schedule::build(request_of(c));
-  const std::vector<schedule::Footprint> memory = memory_of(c, program);
-  const std::vector<Need> needs = kernels::on_host ? needs_on_host(c, program, memory, mpi_.threads)
-                                                   : needs_on_device(c, memory);
+  const Plan plan = mpi_.runner.plan(c);
+  const std::vector<Need> needs =
+      kernels::on_host ? needs_on_host(*plan, mpi_.threads) : needs_on_device(*plan);
   const std::vector<engine::TransportMemory> transport =
-      engine::transport_memory(program, c.transport, mpi_.shared_devices);
+      engine::transport_memory(*plan->program, c.transport, mpi_.shared_devices);
   std::vector<std::uint64_t> needed;
-  for (std::size_t rank = 0; rank < needs.size(); ++rank)
+  for (int of_job = 0; of_job < c.ranks; ++of_job) {
+    const int rank = plan->program->rank_of(of_job);
     needed.push_back(
         process_ + needs[rank].total() + communicator_ * transport[rank].communicators);
+  }
   const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
   const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
   return lack ? fmt::format("needs {} of {} ({})",

@@ -78,14 +78,14 @@ int in_job(
 class MemoryBudget {
 public:
   /// Collective. What the user allows each rank, or what is free now.
-  explicit MemoryBudget(const MpiJob& mpi);
+  explicit MemoryBudget(MpiJob& mpi);
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on
   /// rank 0.
   [[nodiscard]] std::string reason_against(
       const Case& c, const harness::ReferenceMemory& reference = {}) const;
 
 private:
-  const MpiJob& mpi_;
+  MpiJob& mpi_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
   std::uint64_t
       process_;  ///< what a process has on a host, where the user says how much it may have

@@ -3,26 +3,21 @@
 #include "model/plan.hpp"
 
 namespace minitaw::app {
-std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Program& program) {
-  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  return schedule::memory(program, layout);
-}
-
-std::vector<Need> needs_on_host(const Case& c,
-    const schedule::Program& program,
-    const std::vector<schedule::Footprint>& memory,
-    int threads) {
+std::vector<Need> needs_on_host(const PlannedCase& plan, int threads) {
+  const std::uint64_t shared =
+      schedule::program_bytes(*plan.program) + model::blas_estimate(plan.settings.shape, threads);
   std::vector<Need> needs;
-  for (int rank = 0; rank < std::ssize(memory); ++rank)
-    needs.push_back({memory[rank].total(),
-        schedule::process_bytes(program, rank, c.steps) + model::blas_estimate(c.shape, threads)});
+  for (const int rank : indices(plan.memory))
+    needs.push_back({plan.memory[rank].total(),
+        shared + schedule::span_bytes(*plan.program, rank, plan.settings.steps)});
   return needs;
 }
 
-std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
+std::vector<Need> needs_on_device(const PlannedCase& plan) {
   std::vector<Need> needs;
-  for (int rank = 0; rank < std::ssize(memory); ++rank)
-    needs.push_back({memory[rank].arena(), model::library_estimate(shape_of_rank(c, rank))});
+  for (const int rank : indices(plan.memory))
+    needs.push_back(
+        {plan.memory[rank].arena(), model::library_estimate(shape_of_rank(plan.settings, rank))});
   return needs;
 }
 }  // namespace minitaw::app

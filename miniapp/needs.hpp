@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "case/case.hpp"
-#include "schedule/account.hpp"
+#include "case/planned.hpp"
 
 /// What memory a case needs. What there is, and who shares it: pools.hpp.
 namespace minitaw::app {
@@ -13,14 +12,11 @@ struct Need {
   std::uint64_t total() const { return step + beside; }
 };
 
-/// The buffers of each rank.
-std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Program& program);
-/// The memory of each rank on a host: `memory` (as of memory_of()), what its process takes for the
-/// case, and the BLAS of so many threads.
-std::vector<Need> needs_on_host(const Case& c,
-    const schedule::Program& program,
-    const std::vector<schedule::Footprint>& memory,
-    int threads);
-/// The memory of each rank on its device: the arena and what libraries take; not driver and NCCL.
-std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory);
+// Of each rank of the program; those of other replicas need the same.
+
+/// The memory on a host: buffers, what the process takes for the case, and the BLAS of so many
+/// threads.
+std::vector<Need> needs_on_host(const PlannedCase& plan, int threads);
+/// The memory on a device: the arena and what libraries take; not driver and NCCL.
+std::vector<Need> needs_on_device(const PlannedCase& plan);
 }  // namespace minitaw::app

@@ -46,8 +46,8 @@ struct CasePlan {
   std::vector<GroupTraffic> groups;
   schedule::Ticks ticks;
   schedule::Idle idle;  ///< with compute as on the assumed device and transfers that are free
-  std::vector<MemoryBytes> memory;                  ///< of each rank
-  std::vector<Need> host;                           ///< of each rank, with its whole process
+  std::vector<MemoryBytes> memory;                  ///< of each rank of a replica
+  std::vector<Need> host;                           ///< of each, with its whole process
   std::size_t worst = 0;                            ///< the rank that needs most memory
   std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
   std::optional<DeviceFit> device;                  ///< nothing without a device to fit
@@ -74,21 +74,21 @@ std::uint64_t total(const auto& by_kind) {
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 
 /// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
-Need worst_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
-  Need worst = std::ranges::max(needs_on_device(c, memory), {}, &Need::step);
+Need worst_on_device(const PlannedCase& plan) {
+  Need worst = std::ranges::max(needs_on_device(plan), {}, &Need::step);
   worst.beside += context_bytes;
   return worst;
 }
 
 /// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
-std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t available) {
+std::int64_t largest_seq(const PlannedCase& plan, std::uint64_t available) {
   constexpr int longest_seq = 1 << 26;
-  const int seq_step = std::lcm(128, 2 * c.shape.context.count);
+  const int seq_step = std::lcm(128, 2 * plan.settings.shape.context.count);
   const auto fits = [&](int steps) {
-    Case other = c;
+    Case other = plan.settings;
     other.shape.seq = std::int64_t{steps} * seq_step;
     try {
-      return worst_on_device(other, memory_of(other, program)).total() <= available;
+      return worst_on_device(PlannedCase(other, plan.program)).total() <= available;
     } catch (const InputError&) {  // larger than any buffer can be
       return false;
     }
@@ -97,42 +97,41 @@ std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t av
   return seq_step * (std::ranges::partition_point(steps, fits) - steps.begin());
 }
 
-void plan_traffic(CasePlan& plan, const Program& program, const model::Layout& layout) {
-  const topology::Groups& groups = program.groups;
-  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+void add_traffic(CasePlan& plan, const PlannedCase& planned) {
+  const topology::Groups& groups = planned.settings.groups;
+  const schedule::ByteMatrix bytes = schedule::bytes(*planned.program, planned.layout);
   for (int k = 0; k < schedule::traffic_kinds; ++k) {
     plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
     plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));
   }
-  for (int g = 0; g < groups.count(); ++g)
-    plan.groups.push_back({g, groups.size(g), bytes.leaving(groups, g), bytes.entering(groups, g)});
+  for (int g = 0; const auto& [out, in] : bytes.by_group(groups)) {
+    plan.groups.push_back({g, groups.size(g), out, in});
+    ++g;
+  }
 }
 
-void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& machine) {
-  const Case& c = plan.settings;
-  const std::vector<schedule::Footprint> memory = memory_of(c, program);
-  plan.memory = list_of(memory, &schedule::Footprint::by_kind);
-  plan.host = needs_on_host(c, program, memory, 1);
+void add_memory(CasePlan& plan, const PlannedCase& planned, const AssumedMachine& machine) {
+  plan.memory = list_of(planned.memory, &schedule::Footprint::by_kind);
+  plan.host = needs_on_host(planned, 1);
   for (Need& rank : plan.host)
     rank.beside += schedule::process_base;
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
-  plan.slots = program.ranks[plan.worst].slots;
+  plan.slots = planned.program->ranks[plan.worst].slots;
   if (const auto available = machine.device_memory)
-    plan.device = {*available, worst_on_device(c, memory), largest_seq(c, program, *available)};
+    plan.device = {*available, worst_on_device(planned), largest_seq(planned, *available)};
 }
 
-CasePlan plan_case(
-    const Case& c, std::int64_t number, const Program& program, const AssumedMachine& machine) {
-  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  const schedule::Costs costs = schedule::costs_of(program, layout, machine.device);
+CasePlan plan_case(const PlannedCase& planned, std::int64_t number, const AssumedMachine& machine) {
+  const Program& program = *planned.program;
+  const schedule::Costs costs = schedule::costs_of(program, planned.layout, machine.device);
   CasePlan plan;
-  plan.settings = c;
+  plan.settings = planned.settings;
   plan.number = number;
   plan.shards = program.shards;
   plan.ticks = schedule::ticks(program);
   plan.idle = schedule::idle(program, schedule::simulate(program, costs));
-  plan_traffic(plan, program, layout);
-  plan_memory(plan, program, machine);
+  add_traffic(plan, planned);
+  add_memory(plan, planned, machine);
   return plan;
 }
 
@@ -189,10 +188,11 @@ std::string line(const std::string& name, const auto& bytes) {
   return cells(name, sizes);
 }
 
-/// One line for each run of ranks that need the same.
+/// One line for each run of ranks that need the same; replicas are alike.
 std::string memory_text(const CasePlan& plan) {
   const std::vector<MemoryBytes>& ranks = plan.memory;
-  std::string text = title_line<schedule::Memory>("memory per rank");
+  std::string text = title_line<schedule::Memory>(
+      plan.settings.replicas > 1 ? "of each replica" : "memory per rank");
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first])
       ++end;
@@ -221,12 +221,19 @@ std::string fit_text(const DeviceFit& fit) {
 }
 
 Json to_json(const CasePlan& plan) {
-  Json groups = Json::array(), ranks = Json::array();
+  Json groups = Json::array(), ranks = Json::array(), busy = Json::array(), host = Json::array();
   for (const GroupTraffic& g : plan.groups)
     groups.push_back(
         {{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
-  for (const MemoryBytes& rank : plan.memory)
-    ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
+  const int of_replica = std::ssize(plan.memory);
+  for (int rank = 0; rank < plan.settings.ranks; ++rank) {
+    const int like = rank % of_replica;
+    ranks.push_back(by_kind<schedule::Memory>(plan.memory[like], {{"rank", rank}}));
+    busy.push_back(plan.ticks.busy[like]);
+    const Need& need = plan.host[like];
+    host.push_back(
+        {{"step", need.step}, {"process_estimate", need.beside}, {"total", need.total()}});
+  }
   const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
     const GroupTraffic& most = plan.busiest(bytes);
     return {{"group", most.group}, {"bytes", most.*bytes}};
@@ -242,15 +249,13 @@ Json to_json(const CasePlan& plan) {
       {"busiest_out", busiest(&GroupTraffic::out)},
       {"busiest_in", busiest(&GroupTraffic::in)},
       {"groups", groups},
-      {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
+      {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", busy}}},
       {"idle", {{"share", plan.idle.share()}, {"step_s", plan.idle.seconds}}},
       {"slots", slots},
-      {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+      {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}},
+      {"host_bytes", host}};
   for (int rank = 0; rank < plan.settings.ranks; ++rank)
-    json["idle"]["share_per_rank"].push_back(plan.idle.share(rank));
-  for (const Need& rank : plan.host)
-    json["host_bytes"].push_back(
-        {{"step", rank.step}, {"process_estimate", rank.beside}, {"total", rank.total()}});
+    json["idle"]["share_per_rank"].push_back(plan.idle.share(rank % of_replica));
   if (const auto& fit = plan.device)
     json["device"] = {{"available_bytes", fit->available},
         {"arena_bytes", fit->worst.step},
@@ -356,15 +361,9 @@ Plans plan_all(const deck::Deck& deck, AssumedMachine machine) {
   if (!machine.device_memory)
     machine.device_memory = memory_of_device();
   Plans plans;
-  std::optional<schedule::Request> built;
-  Program program;
-  for (const Case& c : deck.cases) {
-    const schedule::Request request = request_of(c);
-    if (built != request)
-      program = schedule::build_valid(request);
-    built = request;
-    plans.push_back(plan_case(c, plans.size(), program, machine));
-  }
+  Planner planner;
+  for (const Case& c : deck.cases)
+    plans.push_back(plan_case(*planner.plan(c), plans.size(), machine));
   return plans;
 }
 
@@ -375,7 +374,7 @@ std::string program_text(const deck::Deck& deck) {
     throw InputError("--program: the deck has {} cases, the program of one can be printed; choose "
                      "it with --set",
         cases);
-  return schedule::to_text(schedule::build_valid(request_of(deck.cases.front())));
+  return schedule::to_text(*plan_of(deck.cases.front())->program);
 }
 
 Json to_json(const deck::Deck& deck, const Plans& plans, const schedule::Device& assumed) {

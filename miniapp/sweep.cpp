@@ -204,8 +204,9 @@ private:
         break;
       }
       writer_->begins(run);
-      const harness::ReferenceMemory reference = harness::memory_of_check(c);
-      return {true, run.index, budget_.reason_against(c, reference).empty()};
+      const bool check = harness::CaseRunner::has_time_to_check(c) &&
+                         budget_.reason_against(c, harness::memory_of_check(c)).empty();
+      return {true, run.index, check};
     }
     return {};
   }

@@ -113,12 +113,15 @@ Json to_json(const Machine& machine, const Predicted& p) {
 
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
-  return trace::make_timeline(p.program,
+  const topology::Groups& groups =
+      std::ssize(p.spans) == c.ranks ? c.groups : p.plan->program->groups;
+  return trace::make_timeline(*p.plan->program,
       p.spans,
+      groups,
       fmt::format("{}: {} in groups {}{}\nS = {}, M = {}; {}: step {:.4g} s",
           c.schedule,
           counted(std::ssize(p.spans), "rank"),
-          p.program.groups.text(),
+          groups.text(),
           std::ssize(p.spans) == c.ranks ? ""
                                          : fmt::format(", the first of {} replicas", c.replicas),
           c.shape.seq,
@@ -143,15 +146,17 @@ std::vector<Predicted> predict_all(const deck::Deck& deck,
   std::vector<Predicted> all;
   std::vector<trace::Timeline> timelines;
   std::ptrdiff_t too_large = 0;
+  Planner planner;
   for (const Case& c : deck.cases) {
-    if (options.fitting && !machine.has_room(predict::floors_of({c}, machine).front().memory)) {
+    const Plan plan = planner.plan(c);
+    if (options.fitting && !machine.has_room(predict::floor_of(plan, machine).memory)) {
       ++too_large;
       continue;
     }
-    Prediction p = predict::predict(c, machine);
+    Prediction p = predict::predict(plan, machine);
     if (!options.timeline.empty())
       timelines.push_back(timeline_of(c, machine, p));
-    p.program = {};
+    p.plan = {};
     p.spans = {};
     all.emplace_back(c, std::move(p));
   }

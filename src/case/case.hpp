@@ -23,6 +23,7 @@ struct Case {
   std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
   std::string transport = "auto";  ///< "auto" or the name of one
   std::string folder{};            ///< of the deck, from which a file of `schedule` is named
+  friend bool operator==(const Case&, const Case&) = default;
 };
 
 /// Sets the schedule, and the slices that it passes sequences in. Throws InputError for a text that

@@ -4,6 +4,15 @@
 #include "base/error.hpp"
 
 namespace minitaw::comm {
+Transport::Transport(std::string name, int rank, const schedule::Program& program)
+    : sent_(program.job_ranks()),
+      name_(std::move(name)),
+      rank_(rank),
+      communicators_(program.communicators) {
+  for (const int c : indices(communicators_))
+    communicators_[c].ranks = members_of(program, c, rank);
+}
+
 constexpr auto on_compute_lane = "communication was given to the compute lane";
 
 Transport::Started Transport::start(schedule::Lane lane, const Message& message) {
@@ -30,10 +39,10 @@ Membership Transport::membership(schedule::Kind kind, const Collective& collecti
     throw LogicError("the program has no communicator {}", number);
   const schedule::Communicator& communicator = communicators_[number];
   const auto index_of = [&](int member) {
-    const auto found = std::ranges::find(communicator.ranks, member);
-    if (found == communicator.ranks.end())
+    const int index = communicator.index_of(member);
+    if (index < 0)
       throw LogicError("rank {} is not a member of communicator {}", member, communicator.name);
-    return static_cast<int>(found - communicator.ranks.begin());
+    return index;
   };
   return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};
 }

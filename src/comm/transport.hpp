@@ -19,7 +19,7 @@ struct Cancelled : std::runtime_error {
 
 struct Message {
   bool send = false;  ///< else receive
-  int peer = -1;      ///< global rank
+  int peer = -1;      ///< rank of the job
   schedule::Payload payload = schedule::Payload::none;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -27,7 +27,7 @@ struct Message {
 
 struct Collective {
   int communicator = -1;
-  int root = -1;  ///< global rank, for broadcast and reduce
+  int root = -1;  ///< rank of the job, for broadcast and reduce
   schedule::Payload payload = schedule::Payload::none;
   model::Dtype dtype = model::Dtype::fp32;  ///< of its elements
   std::byte* data = nullptr;
@@ -48,9 +48,9 @@ public:
 };
 
 struct Membership {
-  const std::vector<int>* ranks;  ///< of the communicator
-  int index;                      ///< of this rank in it
-  int root;                       ///< index of the root; 0 where the kind has none
+  const topology::Ranks* ranks;  ///< of the communicator
+  int index;                     ///< of this rank in it
+  int root;                      ///< index of the root; 0 where the kind has none
 
   int size() const { return static_cast<int>(ranks->size()); }
 };
@@ -91,11 +91,7 @@ private:
 class Transport {
 public:
   /// Keeps the program's communicators. `name` stands in results.
-  Transport(std::string name, int rank, const schedule::Program& program)
-      : sent_(program.ranks.size()),
-        name_(std::move(name)),
-        rank_(rank),
-        communicators_(program.communicators) {}
+  Transport(std::string name, int rank, const schedule::Program& program);
 
   Transport& operator=(Transport&&) = delete;
   virtual ~Transport() = default;
@@ -156,7 +152,7 @@ private:
 
   std::string name_;
   int rank_;
-  std::vector<schedule::Communicator> communicators_;
+  std::vector<schedule::Communicator> communicators_;  ///< in ranks of the job
 };
 
 /// Transport of a single rank: a collective has one member and changes nothing; a message throws

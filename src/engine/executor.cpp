@@ -138,7 +138,7 @@ bool LaneExecutor::is_moving() const {
   return action != nullptr && started() && is_communication(action->kind);
 }
 
-std::string LaneExecutor::describe(const schedule::Program& program) const {
+std::string LaneExecutor::describe(const schedule::Program& program, int replica) const {
   const schedule::Action* const action = pending();
   if (action == nullptr)
     return fmt::format("{} done", schedule::name_of(lane_));
@@ -147,7 +147,7 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
       schedule::name_of(lane_),
       begun ? "in" : "before",
       action->tick,
-      to_text(*action, program));
+      to_text(in_job(program, *action, replica), program));
   for (const auto& other : schedule::table_of<schedule::Lane>)
     if (const int wait = action->waits[index_of(other.value)];
         !begun && wait > progress_.count(other.value))
@@ -155,7 +155,7 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
   return text;
 }
 
-std::string LaneExecutor::unexplained(const schedule::Program& program) const {
+std::string LaneExecutor::unexplained(const schedule::Program& program, int replica) const {
   const schedule::Action* const action = pending();
   if (action == nullptr)
     return {};
@@ -164,8 +164,9 @@ std::string LaneExecutor::unexplained(const schedule::Program& program) const {
       return {};
   if (is_moving())
     return {};
-  return fmt::format(
-      "{} {}", started() ? "has not finished" : "does not begin", to_text(*action, program));
+  return fmt::format("{} {}",
+      started() ? "has not finished" : "does not begin",
+      to_text(in_job(program, *action, replica), program));
 }
 
 void LaneExecutor::read(std::vector<Span>& spans) const {
@@ -180,7 +181,7 @@ Executor::Executor(const schedule::Program& program,
     const StepOptions& options)
     : whole_program_(program),
       rank_(rank),
-      program_(program.ranks[rank]),
+      program_(program.ranks[program.rank_of(rank)]),
       transport_(transport),
       options_(options),
       queues_(make_queues(options.make_queues)),
@@ -334,14 +335,18 @@ Executor::Standing Executor::standing() const {
   Standing found{.lanes = lanes_text(), .unexplained = {}};
   for (const auto& lane : lanes_)
     if (found.unexplained.empty())
-      found.unexplained = lane->unexplained(whole_program_);
+      found.unexplained = lane->unexplained(whole_program_, whole_program_.replica_of(rank_));
   return found;
+}
+
+std::string Executor::describe(const LaneExecutor& lane) const {
+  return lane.describe(whole_program_, whole_program_.replica_of(rank_));
 }
 
 std::string Executor::lanes_text() const {
   std::string text;
   for (const auto& lane : lanes_)
-    text += "\n  " + lane->describe(whole_program_);
+    text += "\n  " + describe(*lane);
   return text;
 }
 
@@ -368,7 +373,7 @@ void Executor::stall() {
   report += lanes_text();
   for (const auto& lane : lanes_)
     if (lane->is_moving())
-      reason += ", " + lane->describe(whole_program_);
+      reason += ", " + describe(*lane);
   if (std::string cause = options_.on_stall(report); !cause.empty())
     reason = std::move(cause);
   progress_.fail(std::make_exception_ptr(Stalled(reason)));

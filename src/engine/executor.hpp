@@ -135,10 +135,10 @@ public:
   long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
 
   /// Returns the current action in words, with its peer and slots, and what it waits for.
-  std::string describe(const schedule::Program& program) const;
+  std::string describe(const schedule::Program& program, int replica) const;
   /// Returns what the lane does not get on with although it waits neither for another lane nor for
   /// a transfer that has begun: "has not finished BW s2 m1 h0 a2 x0 g0"; empty: nothing.
-  std::string unexplained(const schedule::Program& program) const;
+  std::string unexplained(const schedule::Program& program, int replica) const;
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has
   /// finished.
   void read(std::vector<Span>& spans) const;
@@ -212,7 +212,7 @@ struct StepOptions {
 /// under way together, and one wait serves them all. That thread sleeps between steps.
 class Executor {
 public:
-  /// Program and transport outlive this.
+  /// Program and transport outlive this; `rank` of the job.
   Executor(const schedule::Program& program,
       int rank,
       const Start& start,
@@ -247,6 +247,7 @@ private:
   void drive_lanes();
   void wait_for_communication() const;
   long moves();
+  std::string describe(const LaneExecutor& lane) const;
   std::string lanes_text() const;
   void stall();
 

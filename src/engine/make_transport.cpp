@@ -23,7 +23,7 @@ constexpr bool have_nccl = false;
 
 /// Returns whether `wanted` means NCCL here; "auto" on one rank does not. Throws InputError if it
 /// is not available.
-bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
+bool use_nccl(const std::string& wanted, int ranks, bool shared_devices) {
   if (wanted != "nccl")
     return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
   if (!have_nccl)
@@ -66,7 +66,7 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
 std::unique_ptr<comm::Transport> make_transport(
     const std::string& wanted, const TransportRequest& request) {
   [[maybe_unused]] const bool by_nccl =
-      use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
+      use_nccl(wanted, request.program.job_ranks(), request.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
   if (by_nccl)
     return make_nccl(request);
@@ -83,7 +83,7 @@ std::uint64_t communicator_bytes(
   std::uint64_t bytes = 0;
 #if defined(MINITAW_HAVE_NCCL)
   const int ranks = comm::mpi::size_of(world);
-  if (!use_nccl("auto", static_cast<std::size_t>(ranks), shared_devices))
+  if (!use_nccl("auto", ranks, shared_devices))
     return 0;
   const schedule::Program program =
       schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
@@ -101,7 +101,7 @@ std::uint64_t communicator_bytes(
 std::vector<TransportMemory> transport_memory(
     const schedule::Program& program, const std::string& wanted, bool shared_devices) {
   std::vector<TransportMemory> ranks(program.ranks.size());
-  if (!use_nccl(wanted, ranks.size(), shared_devices)) {
+  if (!use_nccl(wanted, program.job_ranks(), shared_devices)) {
     if constexpr (!kernels::on_host)
       for (std::size_t rank = 0; rank < ranks.size(); ++rank)
         ranks[rank].pinned = comm::mpi::pinned_bytes(program.ranks[rank]);

@@ -34,31 +34,30 @@ model::AdamW adamw_of(const Case& c) {
       .clip_norm = static_cast<float>(c.clip_norm)};
 }
 
-Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)
-    : rank_(rank),
-      program_(std::move(program)),
-      layout_(model::make_layout(shape_of_rank(c, rank), schedule::cut_of(program_))),
-      footprint_(schedule::memory(program_, layout_)[rank]),
-      arena_(footprint_, options.fill),
+Runtime::Runtime(Plan plan, int rank, const StepOptions& options)
+    : plan_(std::move(plan)),
+      program_(*plan_->program),
+      rank_(rank),
+      own_(program_.rank_of(rank)),
+      layout_(model::make_layout(shape_of_rank(plan_->settings, rank), schedule::cut_of(program_))),
+      arena_(footprint(), options.fill),
       model_(lane_space(schedule::Lane::compute),
           layout_,
-          loss_scale(c),
+          loss_scale(plan_->settings),
           arena_.workspace(),
-          kernels::parse_attention(c.attention),
-          program_.ranks[rank].has_embeddings()
-              ? held(program_, rank, SlotClass::embeddings, -1, layout_)
-              : Range{},
-          duties_of(program_.ranks[rank])),
-      case_(c),
-      tokens_(layout_.shape, c.data, c.seed),
-      adamw_(adamw_of(c)),
+          kernels::parse_attention(plan_->settings.attention),
+          own_program().has_embeddings() ? held(program_, own_, SlotClass::embeddings, -1, layout_)
+                                         : Range{},
+          duties_of(own_program())),
+      tokens_(layout_.shape, plan_->settings.data, plan_->settings.seed),
+      adamw_(adamw_of(plan_->settings)),
       exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
-  for (const int m : token_batches_of(program_.ranks[rank]))
+  for (const int m : token_batches_of(own_program()))
     batches_.try_emplace(m, layout_.shape_of(m));
   if (!kernels::on_host)
     rehearse();
-  initialise(program_, rank, layout_, arena_, c.seed);
+  initialise(program_, own_, layout_, arena_, plan_->settings.seed);
 }
 
 void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
@@ -73,8 +72,10 @@ void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
 
 void Runtime::prepare() {
   ++steps_;
+  const int first = program_.replica_of(rank_) * program_.micro_batches;
   for (auto& [m, batch] : batches_)
-    batch.fill(tokens_, steps_ - 1, m / program_.slices * case_.shape.micro_batch);
+    batch.fill(
+        tokens_, steps_ - 1, (first + m) / program_.slices * plan_->settings.shape.micro_batch);
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
@@ -107,7 +108,7 @@ model::Operands Runtime::operands(const Action& a) const {
   model::Operands o;
   o.accumulate = a.accumulates;
   o.slice = slice_of(program_, a.micro_batch);
-  for (const schedule::Access& access : accesses(a, rank_)) {
+  for (const schedule::Access& access : accesses(a, own_)) {
     const Buffer buffer = arena_.slot(access.slot);
     switch (access.operand) {
     case Operand::weights: o.weights = buffer; break;
@@ -159,7 +160,7 @@ void Runtime::compute(const Action& a) {
 }
 
 void Runtime::update(const Action& a, const model::Operands& o) {
-  const schedule::RankProgram& rank = program_.ranks[rank_];
+  const schedule::RankProgram& rank = own_program();
   const bool embeddings = of_embeddings(a.payload);
   const int state = embeddings ? static_cast<int>(rank.owned_shards.size())  // after the shards
                                : a[Operand::weights].index;
@@ -180,11 +181,11 @@ void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);
   std::set<std::tuple<Kind, bool, SlotClass, int, int>> done;
-  for (const Action& a : program_.ranks[rank_].actions) {
+  for (const Action& a : own_program().actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
     SlotClass written = SlotClass::owned;  // the last one: a gradient's, which may be of two types
-    for (const schedule::Access& access : accesses(a, rank_))
+    for (const schedule::Access& access : accesses(a, own_))
       if (access.write)
         written = access.slot.cls;
     const int slice = slice_of(program_, a.micro_batch);
@@ -202,7 +203,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const bool updates = a.kind == Kind::update || a.kind == Kind::square;
-  const Range there = held(program_, rank_, slot.cls, a.shard, layout_, a.micro_batch);
+  const Range there = held(program_, own_, slot.cls, a.shard, layout_, a.micro_batch);
   Range wanted = there;
   if (!updates)
     wanted = schedule::moved(a, layout_);
@@ -214,14 +215,18 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 
+int Runtime::peer_of(const Action& a) const {
+  return in_job(program_, a, program_.replica_of(rank_)).peer;
+}
+
 comm::Message Runtime::message(const Action& a) const {
   const Buffer buffer = part(a, Operand::buffer);
-  return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};
+  return {a.kind == Kind::send, peer_of(a), a.payload, buffer.data, buffer.bytes};
 }
 
 comm::Collective Runtime::collective(const Action& a) const {
   return {a.communicator,
-      a.peer,
+      peer_of(a),
       a.payload,
       dtype_of(a[Operand::buffer]),
       part(a, Operand::buffer).data,

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <map>
-#include "case/case.hpp"
+#include "case/planned.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"
-#include "schedule/validate.hpp"
 
 namespace minitaw::engine {
 /// One rank of one case: finds the memory of each action's operands, and calls the model or the
 /// transport.
 class Runtime {
 public:
-  /// `program` must be valid (schedule::validate()) and have the ranks of the case.
-  Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options = {});
-
-  /// Builds and validates the program. Throws InputError, or LogicError if it is not valid.
-  Runtime(const Case& c, int rank, const StepOptions& options = {})
-      : Runtime(c, rank, schedule::build_valid(request_of(c)), options) {}
+  /// `rank` of the job, whose case is planned.
+  Runtime(Plan plan, int rank, const StepOptions& options = {});
 
   /// Adds the transport (none: the rank is alone). The runtime can then execute steps.
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
@@ -29,11 +24,16 @@ public:
   /// This rank's part of the mean loss of the last step.
   double loss() const;
 
+  const PlannedCase& plan() const { return *plan_; }
+
   const schedule::Program& program() const { return program_; }
+
+  /// What this rank does of it.
+  const schedule::RankProgram& own_program() const { return program_.ranks[own_]; }
 
   const model::Layout& layout() const { return layout_; }
 
-  const schedule::Footprint& footprint() const { return footprint_; }
+  const schedule::Footprint& footprint() const { return plan_->memory[own_]; }
 
   const Arena& arena() const { return arena_; }
 
@@ -44,6 +44,9 @@ public:
   const Executor& executor() const { return *executor_; }
 
   int rank() const { return rank_; }
+
+  /// Its number in the program.
+  int own() const { return own_; }
 
 private:
   /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load;
@@ -56,6 +59,7 @@ private:
   model::Operands operands(const schedule::Action& action) const;
   /// Returns the part of an operand's slot that a transfer, an addition, a load or an update uses.
   model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
+  int peer_of(const schedule::Action& action) const;
   comm::Message message(const schedule::Action& action) const;
   comm::Collective collective(const schedule::Action& action) const;
 
@@ -65,15 +69,14 @@ private:
 
   void rehearse();
 
-  int rank_;
-  schedule::Program program_;
+  Plan plan_;
+  const schedule::Program& program_;
+  int rank_, own_;  ///< in the job, and in the program
   model::Layout layout_;
-  schedule::Footprint footprint_;
   Arena arena_;
   model::Model model_;
-  Case case_;
   model::TokenSource tokens_;
-  std::map<int, model::MicroBatch> batches_;  ///< tokens, by micro-batch of the rank
+  std::map<int, model::MicroBatch> batches_;  ///< tokens, by micro-batch of the program
   model::AdamW adamw_;
   model::ExecutionSpace exec_;  ///< of the compute lane
   StepOptions options_;

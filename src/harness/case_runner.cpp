@@ -174,12 +174,15 @@ bool CaseRunner::has_time_to_check(const Case& c) {
 }
 
 Check CaseRunner::verify(
-    const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
+    const Case& c, int steps, const Reference& reference, const Plan& instead) {
   advance();
   Check result;
+  Plan plan = agreed_plan(c);
+  if (instead != nullptr && plan != nullptr)
+    plan = instead;
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
-  on_ranks_of(c, program, options, [&](const RunningCase& running) {
+  on_ranks_of(plan, options, [&](const RunningCase& running) {
     engine::Runtime& runtime = running.runtime;
     const Reference executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
@@ -209,6 +212,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   advance();
   std::string left_behind;
   try {
+    const Plan plan = agreed_plan(c);
     const Reference none;  // of ranks that compare nothing
     const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
@@ -216,7 +220,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
         reference = &references_.of(c);
     });
     engine::MemoryWatch watch;
-    on_ranks_of(c, nullptr, options_.step, [&](const RunningCase& running) {
+    on_ranks_of(plan, options_.step, [&](const RunningCase& running) {
       outcome.stopped = execute(running, reference, limits, watch, result);
     });
     left_behind = leftover(watch.kept(), watch.process_growth(), blas_bytes(c.shape));
@@ -288,23 +292,28 @@ StopReason CaseRunner::execute(const RunningCase& running,
   return StopReason::no;
 }
 
-void CaseRunner::on_ranks_of(const Case& c,
-    const schedule::Program* program,
-    engine::StepOptions options,
-    const Work& work) {
+Plan CaseRunner::agreed_plan(const Case& c) {
+  Plan made;
+  agree(world_, [&] {
+    if (rank_ < c.ranks)
+      made = plan(c);
+  });
+  return made;
+}
+
+void CaseRunner::on_ranks_of(const Plan& plan, engine::StepOptions options, const Work& work) {
   comm::mpi::OwnComm members;
-  check(MPI_Comm_split(world_, rank_ < c.ranks ? 0 : MPI_UNDEFINED, rank_, &members.comm),
+  check(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {
-    if (rank_ >= c.ranks)
-      return;
-    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, rank_, options)
-                                 : std::make_unique<engine::Runtime>(c, rank_, *program, options);
+    if (plan != nullptr)
+      runtime = std::make_unique<engine::Runtime>(plan, rank_, options);
   });
   if (runtime == nullptr)
     return;
+  const Case& c = plan->settings;
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport,
       {members.comm,

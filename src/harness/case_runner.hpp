@@ -78,15 +78,16 @@ public:
   /// of all ranks. They can then name a rank that does not come this far.
   void advance();
 
+  /// The plan of a case, made once: repetitions and budgets share it.
+  Plan plan(const Case& c) { return planner_.plan(c); }
+
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   static bool has_time_to_check(const Case& c);
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step
-  /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: instead of
-  /// the case's own, with its ranks and slots.
-  [[nodiscard]] Check verify(const Case& c,
-      int steps,
-      const Reference& reference,
-      const schedule::Program* program = nullptr);
+  /// with `reference` (rank 0), and the last weights with AdamW in double. `instead`: of the
+  /// case's own plan, with its ranks and slots.
+  [[nodiscard]] Check verify(
+      const Case& c, int steps, const Reference& reference, const Plan& instead = nullptr);
   /// Executes the first step of a case so many times from the same state, with sums in a fixed
   /// order. Returns on every rank which losses, gradients and weights, rank by rank, have other
   /// bits than in the first repetition: "rank 3, repetition 2: the gradient of layers.0.w13".
@@ -100,13 +101,11 @@ public:
 private:
   using Work = std::function<void(const RunningCase& running)>;
 
+  /// The plan of a case on each rank that has a part in it, nullptr on others. Collective.
+  Plan agreed_plan(const Case& c);
   /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a
-  /// runtime cannot be made, all ranks throw. `program` (nullptr: the case's own) has the case's
-  /// ranks and slots.
-  void on_ranks_of(const Case& c,
-      const schedule::Program* program,
-      engine::StepOptions options,
-      const Work& work);
+  /// runtime cannot be made, all ranks throw.
+  void on_ranks_of(const Plan& plan, engine::StepOptions options, const Work& work);
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,
@@ -123,6 +122,7 @@ private:
   int rank_, ranks_;
   OnHang hang_ = [](const std::string&) {};
   engine::Watchdog guard_;
+  Planner planner_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 }  // namespace minitaw::harness

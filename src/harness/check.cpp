@@ -31,15 +31,15 @@ struct Piece {
   Range range;
 };
 
-/// Slice `k` of a shard, or of the embeddings (shard -1), where the first rank that updates it has
-/// it; ranks of other replicas have the same.
+/// Slice `k` of a shard, or of the embeddings (shard -1), where the first rank of the first replica
+/// that updates it has it.
 Piece piece_of(const engine::Runtime& runtime, Which which, int shard, int k) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
   const bool ends = shard < 0;
   const Range slice = ends ? range_of(layout.embeddings.elements, {k, program.embeddings_slices})
                            : range_of(layout.shards[shard].elements, {k, program.owned_slices});
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (const int r : indices(program.ranks))
     for (const schedule::Action& a : program.ranks[r].actions) {
       const bool updates = a.kind == schedule::Kind::update && of_embeddings(a.payload) == ends;
       if (!updates || a.shard != (ends ? k : shard) || !(ends || program.ranks[r].slice == k))
@@ -182,16 +182,15 @@ struct Parts {
 };
 
 Parts parts_of(const Case& c) {
-  const Case baseline = serial_case(c);
-  const schedule::Program program = schedule::build(request_of(baseline));
-  const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
-  const std::uint64_t arena = schedule::memory(program, layout).front().total();
+  const Plan baseline = plan_of(serial_case(c));
+  const std::uint64_t arena = baseline->memory.front().total();
   if (!kernels::on_host)
-    return {arena + model::library_estimate(baseline.shape)};
+    return {arena + model::library_estimate(baseline->settings.shape)};
   std::uint64_t elements = 0;
-  for (const model::Flat* part : layout.parts())
+  for (const model::Flat* part : baseline->layout.parts())
     elements += static_cast<std::uint64_t>(part->elements);
-  return {arena, sizeof(float) * elements, model::reference_activation_bytes(baseline.shape)};
+  return {
+      arena, sizeof(float) * elements, model::reference_activation_bytes(baseline->settings.shape)};
 }
 
 /// Executes a step. Returns its loss, and its gradients on rank 0. Collective.
@@ -362,7 +361,7 @@ Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm
 }
 
 Reference serial_reference(const Case& c, int steps) {
-  engine::Runtime runtime(serial_case(c), 0);
+  engine::Runtime runtime(plan_of(serial_case(c)), 0);
   runtime.connect();
   return run_steps(runtime, c, steps, MPI_COMM_SELF);
 }
@@ -413,7 +412,7 @@ const Reference& References::of(const Case& c) {
     known_.clear();
     values_ = 0;
   }
-  engine::Runtime runtime(serial_case(c), 0);
+  engine::Runtime runtime(plan_of(serial_case(c)), 0);
   runtime.connect();
   auto [loss, gradients] = run_step(runtime, MPI_COMM_SELF);
   Reference& made = known_[key];

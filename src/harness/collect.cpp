@@ -58,7 +58,7 @@ void collect_time(const engine::Runtime& runtime,
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline)
-    result.timeline = trace::make_timeline(program, spans, "");
+    result.timeline = trace::make_timeline(program, spans, result.settings.groups, "");
 }
 
 /// The label of most bytes.
@@ -94,15 +94,15 @@ std::uint64_t less(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-/// Of a rank that executes a case.
+/// Of a rank that executes a case. The program was there before.
 PlannedBeside planned_beside(
     const engine::Runtime& runtime, const Case& settings, bool shared_devices) {
   const model::Layout& layout = runtime.layout();
   PlannedBeside beside{
-      .process = schedule::process_bytes(runtime.program(), runtime.rank(), settings.steps) +
+      .process = schedule::span_bytes(runtime.program(), runtime.own(), settings.steps) +
                  blas_bytes(layout.shape),
       .transport = engine::transport_memory(
-          runtime.program(), settings.transport, shared_devices)[runtime.rank()]};
+          runtime.program(), settings.transport, shared_devices)[runtime.own()]};
   // A version that asks for more than the estimate is no fault of the case.
   if (!kernels::on_host)
     beside.libraries = std::max(model::library_estimate(layout.shape), kernels::library_bytes());
@@ -250,7 +250,8 @@ double clock_offset(MPI_Comm comm) {
 namespace {
 /// What this rank sends: planned in a step, counted since the case began.
 std::vector<LinkBytes> bytes_of_rank(engine::Runtime& runtime) {
-  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
+  const schedule::ByteMatrix planned =
+      schedule::bytes_of_rank(runtime.program(), runtime.layout(), runtime.rank());
   const std::vector<std::uint64_t> sent = runtime.transport().sent();
   std::vector<LinkBytes> list;
   for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -311,7 +312,8 @@ trace::StepSpans TimedSteps::gather(
   }
   trace::StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
-    std::vector<engine::Span>& spans = all.emplace_back(program.ranks[from].actions.size());
+    const std::size_t actions = program.ranks[program.rank_of(from)].actions.size();
+    std::vector<engine::Span>& spans = all.emplace_back(actions);
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
         "gathering spans");
   }
@@ -338,6 +340,6 @@ void collect(engine::Runtime& runtime,
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r)
-    result.idle_ticks.push_back(ticks.idle(r));
+    result.idle_ticks.push_back(ticks.idle(runtime.program().rank_of(r)));
 }
 }  // namespace minitaw::harness

@@ -52,7 +52,7 @@ private:
 
 /// Bytes that are planned for a rank beside the memory that its program lists.
 struct PlannedBeside {
-  std::uint64_t process = 0;    ///< of a host: actions, spans, what the BLAS packs operands into
+  std::uint64_t process = 0;    ///< of a host: spans, what the BLAS packs operands into
   std::uint64_t libraries = 0;  ///< of a device: workspaces of cuBLASLt and cuDNN
   engine::TransportMemory transport{};
 };

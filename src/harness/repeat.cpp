@@ -45,14 +45,13 @@ Sums sums_of(const engine::Runtime& runtime) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
   Sums sums = {{"the loss", std::hash<double>()(runtime.loss())}};
-  for (const schedule::Action& a : program.ranks[runtime.rank()].actions) {
+  for (const schedule::Action& a : runtime.own_program().actions) {
     if (a.kind != schedule::Kind::update)
       continue;
     const bool ends = of_embeddings(a.payload);
     const model::Flat* const flat = ends ? layout.parts().back() : &layout.shards[a.shard];
     for (const auto operand : {schedule::Operand::gradient, schedule::Operand::weights}) {
-      const Range there =
-          held(program, runtime.rank(), a[operand].cls, ends ? -1 : a.shard, layout);
+      const Range there = held(program, runtime.own(), a[operand].cls, ends ? -1 : a.shard, layout);
       // Updated weights of the embeddings go to every rank that has them.
       const bool in_slice = ends && operand == schedule::Operand::gradient;
       const Range wanted =
@@ -83,10 +82,11 @@ std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
   engine::StepOptions options = options_.step;
   options.repeatable = true;
   options.fill = std::byte{0};
+  const Plan plan = agreed_plan(c);
   Sums first;
   std::string differing;  // lines of this rank
   for (int repetition = 1; repetition <= times; ++repetition) {
-    on_ranks_of(c, nullptr, options, [&](const RunningCase& running) {
+    on_ranks_of(plan, options, [&](const RunningCase& running) {
       running.runtime.prepare();
       (void)running.runtime.step();
       const Sums sums = sums_of(running.runtime);

@@ -85,6 +85,8 @@ struct Shape {
   std::int64_t key_values() const { return 2 * kv_heads * head_dim(); }
 
   Dtype key_gradient_dtype() const { return fp32_key_gradients ? Dtype::fp32 : dtype; }
+
+  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 /// A run of consecutive tokens of every sequence: rows [row, row + count) of those that a rank has

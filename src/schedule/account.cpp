@@ -50,50 +50,29 @@ Range held(const Program& program,
       elements_of(row_of(cls).data, shard, micro_batch, layout), part_of(program, rank, cls));
 }
 
-namespace {
-/// Bytes of the cells whose groups, of sender and receiver, are chosen.
-template <class Chosen, class Bytes>
-std::uint64_t sum_of(const ByteMatrix& matrix,
-    const Groups& groups,
-    const Chosen& is_chosen,
-    const Bytes& bytes_of_cell) {
-  std::uint64_t sum = 0;
-  for (const auto& [pair, cell] : matrix.cells())
-    if (is_chosen(groups.group_of(pair.first), groups.group_of(pair.second)))
-      sum += bytes_of_cell(cell);
-  return sum;
-}
-
-std::uint64_t all_kinds(const ByteMatrix::Cell& cell) {
-  return std::accumulate(cell.begin(), cell.end(), std::uint64_t{0});
-}
-
-auto of_kind(Traffic kind) {
-  return [=](const ByteMatrix::Cell& cell) { return cell[index_of(kind)]; };
-}
-}  // namespace
-
 std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
   const auto found = cells_.find({from, to});
   return found == cells_.end() ? 0 : found->second[index_of(kind)];
 }
 
-std::uint64_t ByteMatrix::inside(const Groups& groups, Traffic kind) const {
-  return sum_of(*this, groups, std::equal_to(), of_kind(kind));
+std::uint64_t ByteMatrix::sum(const Groups& groups, Traffic kind, bool inside) const {
+  std::uint64_t sum = 0;
+  for (const auto& [pair, cell] : cells_)
+    if (groups.together(pair.first, pair.second) == inside)
+      sum += cell[index_of(kind)];
+  return sum;
 }
 
-std::uint64_t ByteMatrix::between(const Groups& groups, Traffic kind) const {
-  return sum_of(*this, groups, std::not_equal_to(), of_kind(kind));
-}
-
-std::uint64_t ByteMatrix::leaving(const Groups& groups, int group) const {
-  const auto leaves = [=](int from, int to) { return from == group && to != group; };
-  return sum_of(*this, groups, leaves, all_kinds);
-}
-
-std::uint64_t ByteMatrix::entering(const Groups& groups, int group) const {
-  const auto enters = [=](int from, int to) { return from != group && to == group; };
-  return sum_of(*this, groups, enters, all_kinds);
+std::vector<ByteMatrix::OfGroup> ByteMatrix::by_group(const Groups& groups) const {
+  std::vector<OfGroup> all(groups.count());
+  for (const auto& [pair, cell] : cells_) {
+    if (groups.together(pair.first, pair.second))
+      continue;
+    const std::uint64_t sum = std::accumulate(cell.begin(), cell.end(), std::uint64_t{0});
+    all[groups.group_of(pair.first)].out += sum;
+    all[groups.group_of(pair.second)].in += sum;
+  }
+  return all;
 }
 
 Ticks ticks(const Program& program) {
@@ -205,26 +184,71 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   }
 }
 
-ByteMatrix bytes(const Program& program, const Layout& layout) {
-  ByteMatrix matrix;
-  for (int r = 0; r < std::ssize(program.ranks); ++r) {
-    for (const Action& a : program.ranks[r].actions) {
-      if (a.kind != Kind::send && !is_collective(a.kind))
-        continue;
-      const std::int64_t elements = moved(a, layout).count;
-      const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
-      if (a.kind == Kind::send) {
-        matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
-        continue;
-      }
-      const Ranks& ring = program.communicators[a.communicator].ranks;
-      const auto place_of = [&](int rank) { return std::ranges::find(ring, rank) - ring.begin(); };
-      const int members = std::ssize(ring);
-      const int root = is_rooted(a.kind) ? place_of(a.peer) : 0;
-      const auto [to, sent] = ring_send(a.kind, elements, members, place_of(r), root);
-      matrix.add(r, ring[to], traffic_of(a.payload), sent * each);
+namespace {
+/// What a rank sends in a step: to ranks of its replica, and in sums over replicas.
+class Sent {
+public:
+  Sent(const Program& program, const Layout& layout, int rank) : program_(program), rank_(rank) {
+    for (const Action& a : program.ranks[rank].actions)
+      if (a.kind == Kind::send || is_collective(a.kind))
+        add(a, moved(a, layout).count, bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape)));
+  }
+
+  /// Adds what the rank sends in a replica.
+  void add_to(ByteMatrix& matrix, int replica) const {
+    const int from = program_.job_rank(replica, rank_);
+    for (const auto& [pair, cell] : inside_.cells())
+      for (const auto& [kind, name] : table_of<Traffic>)
+        matrix.add(from, program_.job_rank(replica, pair.second), kind, cell[index_of(kind)]);
+    for (const OverReplicas& sum : sums_) {
+      const auto [to, sent] =
+          ring_send(Kind::all_reduce, sum.elements, program_.replicas, replica, 0);
+      matrix.add(from, program_.job_rank(to, rank_), sum.kind, sent * sum.each);
     }
   }
+
+private:
+  /// Slices of an odd number of elements differ from replica to replica.
+  struct OverReplicas {
+    Traffic kind;
+    std::int64_t elements;
+    std::size_t each;  ///< bytes of an element
+  };
+
+  void add(const Action& a, std::int64_t elements, std::size_t each) {
+    const Traffic kind = traffic_of(a.payload);
+    if (a.kind == Kind::send)
+      return inside_.add(rank_, a.peer, kind, elements * each);
+    const Communicator& ring = program_.communicators[a.communicator];
+    if (ring.among_replicas())
+      return sums_.push_back({kind, elements, each});
+    const int members = std::ssize(ring.ranks);
+    const int root = is_rooted(a.kind) ? ring.index_of(a.peer) : 0;
+    const auto [to, sent] = ring_send(a.kind, elements, members, ring.index_of(rank_), root);
+    inside_.add(rank_, ring.ranks[to], kind, sent * each);
+  }
+
+  const Program& program_;
+  int rank_;
+  ByteMatrix inside_;
+  std::vector<OverReplicas> sums_;
+};
+}  // namespace
+
+ByteMatrix bytes(const Program& program, const Layout& layout) {
+  ByteMatrix matrix;
+  for (const int rank : indices(program.ranks)) {
+    const Sent sent(program, layout, rank);
+    for (int replica = 0; replica < program.replicas; ++replica)
+      sent.add_to(matrix, replica);
+  }
+  return matrix;
+}
+
+ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_rank) {
+  ByteMatrix matrix;
+  const Sent sent(program, layout, program.rank_of(job_rank));
+  sent.add_to(matrix, program.replica_of(job_rank));
   return matrix;
 }
 
@@ -248,12 +272,15 @@ int kept_steps(const Program& program, int steps, std::size_t most) {
   return longest * steps <= most ? steps : 1;
 }
 
-std::uint64_t process_bytes(const Program& program, int rank, int steps) {
+std::uint64_t program_bytes(const Program& program) {
   std::uint64_t actions = 0;
   for (const RankProgram& each : program.ranks)
     actions += each.actions.size();
-  const std::uint64_t timed = program.ranks[rank].actions.size() * kept_steps(program, steps);
-  return actions * sizeof(Action) + timed * sizeof(Span);
+  return actions * sizeof(Action);
+}
+
+std::uint64_t span_bytes(const Program& program, int rank, int steps) {
+  return program.ranks[rank].actions.size() * kept_steps(program, steps) * sizeof(Span);
 }
 
 std::size_t Footprint::total() const {

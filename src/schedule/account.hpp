@@ -5,7 +5,7 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// Bytes of a step from rank to rank, by kind of traffic.
+/// Bytes of a step from rank to rank of a job, by kind of traffic.
 class ByteMatrix {
 public:
   using Cell = std::array<std::uint64_t, traffic_kinds>;
@@ -20,14 +20,22 @@ public:
   /// Of those pairs (from, to) that send anything.
   const auto& cells() const { return cells_; }
 
-  std::uint64_t inside(const Groups& groups, Traffic kind) const;
-  std::uint64_t between(const Groups& groups, Traffic kind) const;
-  /// Bytes that a group sends to other groups, all kinds.
-  std::uint64_t leaving(const Groups& groups, int group) const;
-  /// Bytes that a group receives from other groups, all kinds.
-  std::uint64_t entering(const Groups& groups, int group) const;
+  std::uint64_t inside(const Groups& groups, Traffic kind) const { return sum(groups, kind, true); }
+
+  std::uint64_t between(const Groups& groups, Traffic kind) const {
+    return sum(groups, kind, false);
+  }
+
+  /// Bytes that a group exchanges with others, all kinds.
+  struct OfGroup {
+    std::uint64_t out = 0, in = 0;
+  };
+
+  std::vector<OfGroup> by_group(const Groups& groups) const;
 
 private:
+  std::uint64_t sum(const Groups& groups, Traffic kind, bool inside) const;
+
   std::map<std::pair<int, int>, Cell> cells_;
 };
 
@@ -39,6 +47,8 @@ private:
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
 ByteMatrix bytes(const Program& program, const Layout& layout);
+/// What one rank of the job sends.
+ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_rank);
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
@@ -79,9 +89,11 @@ inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
 /// Returns how many timed steps a rank keeps the times of its actions of: all, or one, the last, if
 /// the longest program has more than `most` actions in all of them.
 int kept_steps(const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
-/// Estimates the bytes that a case of so many timed steps takes of a process beside the buffers of
-/// a step: the actions of all ranks, which each rank has, and the times of its own.
-std::uint64_t process_bytes(const Program& program, int rank, int steps);
+/// Bytes of the actions of all ranks of a program; a process has them all.
+std::uint64_t program_bytes(const Program& program);
+/// Bytes of the times that a rank keeps of its actions in so many timed steps.
+std::uint64_t span_bytes(const Program& program, int rank, int steps);
+/// Of each rank of the program.
 std::vector<Footprint> memory(const Program& program, const Layout& layout);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
@@ -96,7 +108,7 @@ RingSend ring_send(Kind collective, std::int64_t elements, int members, int memb
 
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
-  std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
+  std::vector<int> busy;  ///< per rank of the program: ticks with F, BW, B or W
 
   int idle(int rank) const { return total - busy[rank]; }
 };

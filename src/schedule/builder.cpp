@@ -21,17 +21,18 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
 }
 
 Builder::Builder(const Request& request, int shards)
-    : groups_(groups_of_replica(request.groups, request.replicas)),
+    : groups_(request.groups_of_replica()),
       layers_(request.layers),
       costs_(request.costs),
+      replicas_in_group_(request.groups.count() == 1),
       drafts_(groups_.ranks()),
       squares_(groups_.ranks()) {
-  program_.groups = request.groups;
+  program_.groups = groups_;
   program_.shards = shards;
   if (const std::string slices = request.spec.value("slices"); !slices.empty())
     program_.slices = std::stoi(slices);
   program_.even_slices = program_.slices > 1 && request.spec.value("cut") == "even";
-  program_.micro_batches = request.micro_batches * program_.slices;
+  program_.micro_batches = request.micro_batches / request.replicas * program_.slices;
   program_.replicas = request.replicas;
   program_.clips = request.clips;
   program_.context = request.context;
@@ -243,7 +244,6 @@ Action Builder::sum_of(const Updated& updated, int tick) {
 
 /// Each shard's gradient as soon as the last contribution of its own replica is in it.
 void Builder::sum_over_replicas(int rank, int tick) {
-  const int last_replica = program_.groups.ranks() - ranks() + rank;
   std::map<int, int> last;  // by accumulator: tick of its last use
   for (const Emitted& e : drafts_[rank].emitted)
     for (const VirtualBuffer v : e.buffers)
@@ -252,8 +252,8 @@ void Builder::sum_over_replicas(int rank, int tick) {
   for (const Updated& u : updated_by(rank)) {
     const bool at_end = of_embeddings(u.gradient);
     Action sum = sum_of(u, at_end ? tick : std::min(last[u.gradient_buffer.id], tick));
-    sum.communicator = among_replicas;
-    sum.lane = lane_of(sum.kind, sum.payload, program_.groups.together(rank, last_replica));
+    sum.communicator = communicator("replicas", {});
+    sum.lane = lane_of(sum.kind, sum.payload, replicas_in_group_);
     add(rank, at_end ? Phase::epilogue : Phase::push_last, sum, {{buffer, u.gradient_buffer}});
   }
 }
@@ -333,8 +333,6 @@ Program Builder::finish(int tick, Overlap overlap) && {
     assign_waits(rank, r, overlap);
     emitted = {};
   }
-  if (program_.replicas > 1)
-    make_replicas(program_);
   return std::move(program_);
 }
 }  // namespace minitaw::schedule

@@ -47,12 +47,11 @@ enum class Overlap {
 /// assigns slots, derives waits. All sides of a transfer are emitted by one call: one order on all
 /// ranks, so no deadlock by construction.
 ///
-/// With replicas, rules see one only: its ranks, groups and micro-batches, counted from 0. finish()
-/// makes the others.
+/// With replicas, rules see one only: its ranks, groups and micro-batches, counted from 0.
 class Builder {
 public:
   /// Begins a program without owned shards, embeddings on every rank. Replicas must be alike
-  /// (groups_of_replica()).
+  /// (Request::groups_of_replica()).
   Builder(const Request& request, int shards);
 
   const Groups& groups() const { return groups_; }
@@ -141,7 +140,7 @@ public:
   void sum_over_context(const Ranks& ranks, int tick);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
   /// squares for clipping, all updated, join), sorts actions into issue order, assigns slots,
-  /// derives waits, makes the replicas.
+  /// derives waits.
   Program finish(int tick, Overlap overlap = Overlap::full) &&;
 
 private:
@@ -179,10 +178,11 @@ private:
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
   void square_gradients(int tick, bool together);
 
-  Groups groups_;  ///< of one replica
+  Groups groups_;  ///< of the replica
   int layers_;
   model::BlockCosts costs_;
-  Program program_;  ///< ranks and communicators of the first replica, until it is finished
+  bool replicas_in_group_;  ///< all of them are in one group
+  Program program_;
   std::vector<Draft> drafts_;         ///< by rank
   RankBuffers squares_;               ///< by rank; invalid unless gradients are clipped
   bool summed_over_context_ = false;  ///< the ranks of a context group own the same

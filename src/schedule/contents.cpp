@@ -209,6 +209,8 @@ private:
 
   void collective(Sides calls) {
     const Action& a = at(calls.front());
+    if (program_.communicators[a.communicator].among_replicas())
+      return sum_over_replicas(calls.front());
     if (a.kind == Kind::all_gather)
       return all_gather(calls);
     if (a.kind != Kind::broadcast)
@@ -311,6 +313,16 @@ private:
       else if (first.kind == Kind::all_reduce || calls[i].rank == first.peer)
         pieces.put(range, sum);
     }
+  }
+
+  /// Others have what this rank has, of their own micro-batches: they do the same.
+  void sum_over_replicas(Place p) {
+    need_payload(p, buffer);
+    Pieces& sum = content(p, buffer).pieces;
+    Pieces others;
+    for (const Piece& piece : sum.within(moved(at(p))))
+      others.put(piece.range, Pieces({piece.range, false, piece.sum.shifted(own_contributions())}));
+    add(p, sum, others);
   }
 
   /// Of weights, keys, or the embeddings after their update.

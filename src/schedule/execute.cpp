@@ -2,6 +2,7 @@
 #include "schedule/execute.hpp"
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -12,10 +13,13 @@ std::string text_of(const Program& program, Place place) {
     return "the program";
   if (action < 0)
     return fmt::format("rank {}", rank);
-  Action shown = program.ranks[rank].actions[action];
+  Action shown = action_at(program, place);
   if (shown.communicator >= std::ssize(program.communicators))
     shown.communicator = -1;
-  return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
+  return fmt::format("rank {}, tick {}, '{}'",
+      rank,
+      shown.tick,
+      to_text(in_job(program, shown, program.replica_of(rank)), program));
 }
 
 namespace {
@@ -26,10 +30,11 @@ public:
   using Check::Check;
 
   /// Messages keep their order between a sender, a receiver and for a payload, collectives in a
-  /// lane of a communicator.
+  /// lane of a communicator. A rank calls sums among replicas alone: others do so where it does.
   Matching run() {
     std::map<std::tuple<int, int, Payload>, Calls> messages;
     std::map<std::pair<int, Lane>, Calls> collectives;
+    std::vector<Place> among_replicas;
     for (const int r : indices(program_.ranks)) {
       const std::vector<Action>& actions = program_.ranks[r].actions;
       result_.base.push_back(std::ssize(result_.transfers_of_actions));
@@ -39,7 +44,9 @@ public:
           messages[{r, a.peer, a.payload}][r].push_back(i);
         if (a.kind == Kind::recv)
           messages[{a.peer, r, a.payload}][r].push_back(i);
-        if (is_collective(a.kind))
+        if (is_collective(a.kind) && program_.communicators[a.communicator].among_replicas())
+          among_replicas.push_back({r, i});
+        else if (is_collective(a.kind))
           collectives[{a.communicator, a.lane}][r].push_back(i);
         ++i;
       }
@@ -49,6 +56,8 @@ public:
     result_.messages = result_.transfers();
     for (auto& [key, calls] : collectives)
       join(same_collectives, program_.communicators[key.first].ranks, calls);
+    for (const Place place : among_replicas)
+      result_.add({place});
     return std::move(result_);
   }
 
@@ -61,16 +70,16 @@ private:
     const auto& [rank, most] = *std::ranges::max_element(calls, {}, count);
     for (const int k : indices(most)) {
       const Place first{rank, most[k]};
+      std::vector<Place> sides;
       for (const int member : members) {
         if (std::ssize(calls[member]) <= k)
           fail(rule, first, "rank {} never joins it", member);
         const Place side{member, calls[member][k]};
         if (!same_transfer(at(first), at(side)))
           fail(rule, side, "meets {}; expected the same transfer", text_of(program_, first));
-        result_.sides.push_back(side);
-        result_.transfers_of_actions[result_.number(side)] = result_.transfers();
+        sides.push_back(side);
       }
-      result_.first_side.push_back(std::ssize(result_.sides));
+      result_.add(sides);
     }
   }
 
@@ -85,10 +94,39 @@ private:
   Matching result_;
 };
 
+/// What the transfers of one replica are where several are executed.
+Matching of_replicas(const Program& program, const Matching& one, int replicas) {
+  const std::int64_t actions = std::ssize(one.transfers_of_actions);
+  Matching all;
+  for (int replica = 0; replica < replicas; ++replica)
+    for (const std::int64_t base : one.base)
+      all.base.push_back(replica * actions + base);
+  all.transfers_of_actions.resize(replicas * actions, -1);
+  const auto in_replica = [&](std::int32_t transfer, int replica) {
+    return list_of(one.sides_of(transfer),
+        [&](Place side) { return Place{program.job_rank(replica, side.rank), side.action}; });
+  };
+  for (std::int32_t transfer = 0; transfer < one.transfers(); ++transfer) {
+    const Action& a = action_at(program, one.sides_of(transfer)[0]);
+    const bool joint =
+        a.communicator >= 0 && program.communicators[a.communicator].among_replicas();
+    std::vector<Place> sides;
+    for (int replica = 0; replica < replicas; ++replica) {
+      std::ranges::copy(in_replica(transfer, replica), std::back_inserter(sides));
+      if (!joint)
+        all.add(std::exchange(sides, {}));
+    }
+    if (joint)
+      all.add(sides);
+  }
+  all.messages = replicas * one.messages;
+  return all;
+}
 }  // namespace
 
-Matching match(const Program& program) {
-  return Matcher(program).run();
+Matching match(const Program& program, int replicas) {
+  Matching one = Matcher(program).run();
+  return replicas == 1 ? std::move(one) : of_replicas(program, one, replicas);
 }
 
 void execute(const Program& program, const std::function<void(Sides)>& perform) {
@@ -104,15 +142,22 @@ void execute(const Program& program, const std::function<void(Sides)>& perform) 
 }  // namespace minitaw::schedule::detail
 
 namespace minitaw::schedule {
-LaneMachine::LaneMachine(const Program& program, LaneRules rules)
+void Matching::add(const std::vector<Place>& its_sides) {
+  for (const Place side : its_sides)
+    transfers_of_actions[number(side)] = transfers();
+  sides.insert(sides.end(), its_sides.begin(), its_sides.end());
+  first_side.push_back(std::ssize(sides));
+}
+
+LaneMachine::LaneMachine(const Program& program, LaneRules rules, int replicas)
     : Check(program),
       rules_(std::move(rules)),
-      matching_(detail::match(program)),
-      ranks_(program.ranks.size()),
+      matching_(detail::match(program, replicas)),
+      ranks_(replicas * program.ranks.size()),
       arrived_(matching_.transfers()),
       over_(matching_.transfers_of_actions.size()) {
   for (const int r : indices(ranks_)) {
-    for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
+    for (std::int32_t i = 0; const Action& a : program.ranks[program.rank_of(r)].actions)
       ranks_[r].all[index_of(a.lane)].actions.push_back(i++);
     wake(r);
   }
@@ -139,7 +184,7 @@ bool LaneMachine::can_start() {
     return false;
   if (lane.reached < 0)
     lane.reached = now_;
-  const LaneCounts& waits = program_.ranks[rank_].actions[lane.actions[lane.next]].waits;
+  const LaneCounts& waits = at({rank_, lane.actions[lane.next]}).waits;
   for (int l = 0; l < lanes; ++l)
     if (l != lane_ && rank.all[l].first < waits[l])
       return false;
@@ -149,9 +194,7 @@ bool LaneMachine::can_start() {
 /// Returns whether the next action may start beside those of its lane that are under way, as
 /// LaneExecutor::may_join() of the engine.
 bool LaneMachine::may_join(const LaneState& lane) const {
-  const auto action = [&](int i) -> const Action& {
-    return program_.ranks[rank_].actions[lane.actions[i]];
-  };
+  const auto action = [&](int i) -> const Action& { return at({rank_, lane.actions[i]}); };
   if (lane.next - lane.first >= rules_.messages)
     return false;
   for (int i = lane.first; i < lane.next; ++i)

@@ -12,16 +12,17 @@
 /// How a program is executed, whoever does it: which actions make up a transfer, and when the lanes
 /// of the ranks advance.
 namespace minitaw::schedule {
+/// An action of a rank, of one replica or of several that are executed.
 struct Place {
   std::int32_t rank = -1, action = -1;
 };
 
 inline const Action& action_at(const Program& program, Place place) {
-  return program.ranks[place.rank].actions[place.action];
+  return program.ranks[program.rank_of(place.rank)].actions[place.action];
 }
 
 /// All that begins together: a local action; a send and its receive; the members' calls of a
-/// collective, in ring order.
+/// collective, in ring order. Where one replica is executed, a sum among replicas has one side.
 using Sides = std::span<const Place>;
 
 namespace detail {
@@ -58,7 +59,8 @@ protected:
 };
 }  // namespace detail
 
-/// The transfers of a program, counted: messages, then collectives.
+/// The transfers of a program, counted: messages, then collectives. Of one replica, or of several
+/// that are executed together: one behind the other, then the sums among them.
 struct Matching {
   std::vector<std::int64_t> base;                  ///< an action's number: base[rank] + its index
   std::vector<std::int32_t> transfers_of_actions;  ///< by number; -1: a local action
@@ -79,6 +81,9 @@ struct Matching {
     return Sides(sides).subspan(
         first_side[transfer], first_side[transfer + 1] - first_side[transfer]);
   }
+
+  /// Adds a transfer, which the sides then belong to.
+  void add(const std::vector<Place>& its_sides);
 };
 
 /// What is known of the finished actions of each lane of a rank, in order.
@@ -108,14 +113,14 @@ struct Start {
   Sides begins;    ///< what begins with it; empty: sides of a transfer are missing
 };
 
-/// Advances the lanes of all ranks of a program, which it outlives: an action starts when those in
-/// front of it in its lane are finished and what it waits for in other lanes is; a transfer begins
-/// when all of its sides have started. Whoever uses it says when actions end. Actions of a lane
-/// count as finished in order.
+/// Advances the lanes of all ranks of some replicas of a program, which it outlives: an action
+/// starts when those in front of it in its lane are finished and what it waits for in other lanes
+/// is; a transfer begins when all of its sides have started. Whoever uses it says when actions end.
+/// Actions of a lane count as finished in order.
 class LaneMachine : detail::Check {
 public:
   /// Throws Refusal as match().
-  explicit LaneMachine(const Program& program, LaneRules rules = {});
+  explicit LaneMachine(const Program& program, LaneRules rules = {}, int replicas = 1);
 
   /// Returns an action that starts, until nothing else can before something ends. What begins is
   /// valid until the next call.
@@ -161,7 +166,7 @@ private:
 
 namespace detail {
 /// Throws Refusal for matched_messages and same_collectives.
-Matching match(const Program& program);
+Matching match(const Program& program, int replicas = 1);
 
 /// Calls `perform` with all that begins, in an order that is possible with rendezvous transfers;
 /// which one does not matter: what can happen does not depend on it. Throws Refusal as match(), and

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/passes.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -57,23 +56,6 @@ private:
   int size_, released_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
-
-/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
-std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
-  std::vector<Communicator> all;
-  for (int c = 0; c < program.replicas; ++c)
-    for (const Communicator& of_first : program.communicators) {
-      all.push_back({fmt::format("replica{}.{}", c, of_first.name), of_first.ranks});
-      for (int& rank : all.back().ranks)
-        rank += c * ranks;
-    }
-  for (int r = 0; r < ranks; ++r) {
-    all.push_back({fmt::format("replicas{}", r), {}});
-    for (int c = 0; c < program.replicas; ++c)
-      all.back().ranks.push_back(c * ranks + r);
-  }
-  return all;
-}
 
 /// What an action needs to be finished, as `overlap` says and because of the slots it touches: a
 /// read waits for the last write, a write for the last write and the reads since.
@@ -162,37 +144,5 @@ void assign_waits(RankProgram& program, int rank, Overlap overlap) {
     wait_for(action, needs_of(action, rank, overlap, order), order);
     order.add(i++, action);
   }
-}
-
-Groups groups_of_replica(const Groups& groups, int replicas) {
-  const int ranks = groups.ranks() / replicas;
-  Groups first = groups.within(0, ranks);
-  for (int c = 1; c < replicas; ++c)
-    if (groups.within(c * ranks, (c + 1) * ranks) != first)
-      throw InputError("replicas: the groups {} do not give {} replicas of {} with groups "
-                       "alike; choose other groups",
-          groups.text(),
-          replicas,
-          counted(ranks, "rank"));
-  return first;
-}
-
-void make_replicas(Program& program) {
-  const int ranks = std::ssize(program.ranks);
-  const int communicators = std::ssize(program.communicators);  // of a replica
-  program.communicators = communicators_of_replicas(program, ranks);
-  const std::vector<RankProgram> first = std::exchange(program.ranks, {});
-  for (int c = 0; c < program.replicas; ++c)
-    for (int r = 0; r < ranks; ++r)
-      for (Action& a : program.ranks.emplace_back(first[r]).actions) {
-        if (a.micro_batch >= 0)
-          a.micro_batch += c * program.micro_batches / program.replicas;
-        if (a.peer >= 0)
-          a.peer += c * ranks;
-        if (a.communicator >= 0)
-          a.communicator += c * communicators;
-        else if (a.communicator == among_replicas)
-          a.communicator = communicators * program.replicas + r;
-      }
 }
 }  // namespace minitaw::schedule

@@ -37,7 +37,8 @@ inline Interval interval_of(std::int32_t count, Part part) {
 /// Contributions to a gradient, as runs of their numbers in ascending order. Micro-batch m, or part
 /// i of those that n ranks share, contributes number m n + i to the gradient of a shard or of the
 /// embedding, and number M n + m n + i to that of the head. Segments of a visit give gradients of
-/// different tensors: M n numbers more for each.
+/// different tensors: M n numbers more for each. With replicas, each M n numbers of one of them are
+/// followed by M n for all others.
 class Sum {
 public:
   explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
@@ -57,6 +58,12 @@ public:
         return run.begin;
     }
     return -1;
+  }
+
+  /// The contributions whose numbers are so much higher.
+  Sum shifted(std::int32_t by) const {
+    return Sum(
+        list_of(runs_, [=](Interval run) { return Interval{run.begin + by, run.end + by}; }));
   }
 
   std::int32_t first_missing(std::int32_t from) const {

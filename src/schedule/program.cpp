@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <iterator>
+#include <ranges>
 #include <set>
 #include <utility>
 #include "base/error.hpp"
@@ -113,6 +114,33 @@ Lane lane_of(Kind kind, Payload payload, bool inside) {
   const bool receives = kind == Kind::recv || (kind != Kind::send && !inside);
   const std::size_t further = kind == Kind::send ? 2 : receives ? 1 : 0;
   return static_cast<Lane>(index_of(row_of(payload).lane) + further);
+}
+
+int Communicator::index_of(int rank) const {
+  if (ranks.empty())
+    return -1;
+  const auto guess = static_cast<std::size_t>(rank - ranks.front());  // most are consecutive
+  if (guess < ranks.size() && ranks[guess] == rank)
+    return rank - ranks.front();
+  const auto at = std::ranges::find(ranks, rank);
+  return at == ranks.end() ? -1 : at - ranks.begin();
+}
+
+Ranks members_of(const Program& program, int communicator, int job_rank) {
+  const Communicator& c = program.communicators[communicator];
+  const int rank = program.rank_of(job_rank), replica = program.replica_of(job_rank);
+  if (c.among_replicas())
+    return list_of(std::views::iota(0, program.replicas),
+        [&](int other) { return program.job_rank(other, rank); });
+  return list_of(c.ranks, [&](int member) { return program.job_rank(replica, member); });
+}
+
+Action in_job(const Program& program, Action action, int replica) {
+  if (action.peer >= 0)
+    action.peer = program.job_rank(replica, action.peer);
+  if (action.micro_batch >= 0)
+    action.micro_batch += replica * program.micro_batches;
+  return action;
 }
 
 std::string name_of(Slot slot) {
@@ -249,7 +277,8 @@ std::string to_text(const Program& program) {
   if (!program.blocks.empty())
     text += fmt::format("blocks {}\n", fmt::join(program.blocks, " "));
   for (const Communicator& c : program.communicators)
-    text += fmt::format("communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
+    text += fmt::format(
+        "communicator {}{}{}\n", c.name, c.ranks.empty() ? "" : " ", fmt::join(c.ranks, " "));
   for (const int r : indices(program.ranks))
     append_rank(text, program, r);
   return text;

@@ -22,6 +22,7 @@ struct Slot {
 };
 
 /// One action of one rank. At most 92 bytes: programs for a thousand ranks must fit in memory.
+/// Ranks and micro-batches are those of a replica, counted from 0.
 struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
@@ -30,8 +31,8 @@ struct Action {
   bool accumulates = false;
   std::int32_t tick = 0;  ///< of the compute action this belongs to
   std::int32_t shard = -1;
-  std::int32_t micro_batch = -1;  ///< counted over all ranks of the step, slices each
-  std::int32_t peer = -1;  ///< other side of send / recv, root of broadcast / reduce (global rank)
+  std::int32_t micro_batch = -1;   ///< counted over all ranks of the step, slices each
+  std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< of each operand, in the order of KindRow::uses
   /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its
@@ -91,8 +92,13 @@ std::string name_of(Slot slot);
 std::string describe(Slot slot);
 
 struct Communicator {
-  std::string name;  ///< "world", "group2"
-  Ranks ranks;
+  std::string name;  ///< "world", "group2", "replicas"
+  Ranks ranks;       ///< in ring order; empty: each rank and those of its number in other replicas
+
+  bool among_replicas() const { return ranks.empty(); }
+
+  /// The place of a rank in the ring; -1: it is no member.
+  int index_of(int rank) const;
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
@@ -113,23 +119,24 @@ struct RankProgram {
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
-/// One training step of all ranks: the only description of a schedule, which all parts of miniTaw
-/// read.
+/// One training step of all ranks of a replica: the only description of a schedule, which all parts
+/// of miniTaw read. Other replicas do the same with other micro-batches: ranks q P .. (q + 1) P - 1
+/// of a job are replica q of a program of P ranks. Nothing here grows with their number.
 struct Program {
   std::string schedule;  ///< name with options, as in the deck: "tawpipe:cco=off"
   int shards = 0;        ///< shards the blocks are split into
-  /// M, of all ranks together. A pipeline may pass them in slices, consecutive runs of the tokens
-  /// of their sequences, k of each: then all k M of them count, those of a micro-batch in a row.
+  /// M, of a replica. A pipeline may pass them in slices, consecutive runs of the tokens of their
+  /// sequences, k of each: then all k M of them count, those of a micro-batch in a row.
   int micro_batches = 0;
   int slices = 1;            ///< k
   bool even_slices = false;  ///< of equal length, not of equal cost
-  /// Equal slices of the embeddings, each updated by one rank of each replica.
+  /// Equal slices of the embeddings, each updated by one rank.
   int embeddings_slices = 1;
   bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
-  int owned_slices = 1;  ///< equal slices of each shard, each owned by one rank of each replica
-  int shard_parts = 1;   ///< every shard is padded so that this many parts are equal
-  int replicas = 1;      ///< ranks r, r + P / replicas, ... do the same with other micro-batches
-  bool clips = false;    ///< updates read the squares of all gradients
+  int owned_slices = 1;           ///< equal slices of each shard, each owned by one rank
+  int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
+  int replicas = 1;               ///< that sum their gradients
+  bool clips = false;             ///< updates read the squares of all gradients
   /// n: ranks c n .. c n + n - 1 share the sequences of their micro-batches.
   int context = 1;
   int key_parts = 1;          ///< parts by heads in which keys of a block are gathered
@@ -137,8 +144,25 @@ struct Program {
   Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
+
+  /// Of all replicas.
+  int job_ranks() const { return replicas * std::ssize(ranks); }
+
+  /// The number in its replica of a rank of the job.
+  int rank_of(int job_rank) const { return job_rank % std::ssize(ranks); }
+
+  int replica_of(int job_rank) const { return job_rank / std::ssize(ranks); }
+
+  /// A rank of the job: the one of this number in a replica.
+  int job_rank(int replica, int rank) const { return replica * std::ssize(ranks) + rank; }
+
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+/// The ranks of the job that meet a rank of it in a communicator that it calls, in ring order.
+Ranks members_of(const Program& program, int communicator, int job_rank);
+/// The action of a rank of the program with ranks and micro-batch as they are counted in the job.
+Action in_job(const Program& program, Action action, int replica);
 
 /// Returns the place of a slice among those of its micro-batch, from 0; 0 for an action of none.
 inline int slice_of(const Program& program, int micro_batch) {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <ranges>
 #include "base/error.hpp"
-#include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
 /// The entry of each schedule, defined in its file.
@@ -132,6 +131,19 @@ int shards_per_rank(const Spec& spec) {
   return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
 }
 
+Groups Request::groups_of_replica() const {
+  const int ranks = ranks_of_replica();
+  Groups first = groups.within(0, ranks);
+  for (int replica = 1; replica < replicas; ++replica)
+    if (groups.within(replica * ranks, (replica + 1) * ranks) != first)
+      throw InputError("replicas: the groups {} do not give {} replicas of {} with groups "
+                       "alike; choose other groups",
+          groups.text(),
+          replicas,
+          counted(ranks, "rank"));
+  return first;
+}
+
 namespace {
 void check_context(const Request& request, const Entry& entry) {
   const int n = request.context;
@@ -139,7 +151,7 @@ void check_context(const Request& request, const Entry& entry) {
     return;
   if (!entry.refuses_context.empty())
     throw InputError("context: {}; use context = 1", entry.refuses_context);
-  const Groups groups = groups_of_replica(request.groups, request.replicas);
+  const Groups groups = request.groups_of_replica();
   int together = 0;
   for (const int size : groups.sizes())
     together = std::gcd(together, size);
@@ -166,7 +178,7 @@ void check(const Request& request) {
           counted(ranks, "rank"),
           request.replicas,
           ranks);
-    (void)groups_of_replica(request.groups, request.replicas);
+    (void)request.groups_of_replica();
   }
   check_context(request, entry);
   // Stages of a pipeline are context groups; what other schedules share their shards among are

@@ -38,6 +38,9 @@ struct Request {
 
   int ranks_of_replica() const { return groups.ranks() / replicas; }
 
+  /// The groups of each replica. Throws InputError if they are not alike.
+  Groups groups_of_replica() const;
+
   /// Context groups of a replica; without context, its ranks.
   int sharers_of_replica() const { return ranks_of_replica() / context; }
 

@@ -57,7 +57,7 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
     double& busy = result.busy.emplace_back(0);
     for (const int i : indices(spans[r])) {
       result.seconds = std::max(result.seconds, spans[r][i].end);
-      if (program.ranks[r].actions[i].lane == Lane::compute)
+      if (action_at(program, {r, i}).lane == Lane::compute)
         busy += spans[r][i].end - spans[r][i].begin;
     }
   }

@@ -15,11 +15,12 @@ struct Span {
 /// as its first call.
 using Costs = std::function<double(int rank, const Action& action)>;
 
-/// Executes a program that validate() accepts with durations: spans[r][i] of action i of rank r. An
-/// action is ready when the one before it in its lane has finished and starts when its waits are
-/// met; a message or collective begins when all sides have started. Transfers do not slow each
-/// other down: only lanes and waits order them. Time grows with the number of actions. Throws
-/// LogicError if the program stops before its end.
+/// Executes a replica of a program that validate() accepts with durations: spans[r][i] of action i
+/// of rank r; sums over replicas are done when it is there. An action is ready when the one before
+/// it in its lane has finished and starts when its waits are met; a message or collective begins
+/// when all sides have started. Transfers do not slow each other down: only lanes and waits order
+/// them. Time grows with the number of actions. Throws LogicError if the program stops before its
+/// end.
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
 struct Idle {
@@ -30,6 +31,7 @@ struct Idle {
   double share(int rank) const;
 };
 
+/// Of one replica, or several.
 Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
 /// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16,

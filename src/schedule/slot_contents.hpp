@@ -80,8 +80,13 @@ protected:
 
   // Contributions to gradients.
 
-  /// Contributions of one sort: one of each part of each micro-batch.
-  std::int32_t contributions() const { return program_.micro_batches * program_.context; }
+  /// Contributions of one sort in a replica: one of each part of each micro-batch.
+  std::int32_t own_contributions() const { return program_.micro_batches * program_.context; }
+
+  /// And of one sort in all of them: behind those of the replica as many for all others together.
+  std::int32_t contributions() const {
+    return (program_.replicas > 1 ? 2 : 1) * own_contributions();
+  }
 
   /// All tensors of a shard. Where visits have segments, each gives those of its own tensors.
   Tensors shard(std::int32_t number) const {
@@ -114,9 +119,12 @@ protected:
     const std::string part = of_shard                   ? fmt::format("shard {}", a.shard)
                              : number < contributions() ? "the embedding"
                                                         : "the head";
-    const std::int32_t of_sort = number % contributions(), n = program_.context;
-    const std::string text = fmt::format("micro-batch {} of {}", of_sort / n, part);
-    return n == 1 ? text : fmt::format("part {} of {}", of_sort % n, text);
+    const std::int32_t of_sort = number % contributions(), own = of_sort % own_contributions();
+    const std::int32_t n = program_.context;
+    std::string text = fmt::format("micro-batch {} of {}", own / n, part);
+    if (n > 1)
+      text = fmt::format("part {} of {}", own % n, text);
+    return own == of_sort ? text : text + " of the other replicas";
   }
 
   // What actions need, and what they leave.

@@ -56,11 +56,12 @@ private:
         program_.micro_batches,
         program_.shard_parts,
         program_.owned_slices,
-        program_.embeddings_slices});
+        program_.embeddings_slices,
+        program_.replicas});
     if (least < 1 || (program_.embeddings_split && program_.embeddings_slices != 2))
       fail(exact_gradients,
           place_,
-          "the numbers of shards, micro-batches, parts and slices do not fit");
+          "the numbers of replicas, shards, micro-batches, parts and slices do not fit");
     if (std::ranges::none_of(program_.ranks, &RankProgram::has_embeddings))
       fail(exact_gradients, place_, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators)
@@ -88,18 +89,16 @@ private:
           program_.shards);
   }
 
-  void check_communicator(const Communicator& c) {
+  void check_communicator(const Communicator& c) const {
     const int ranks = program_.groups.ranks();
-    if (c.ranks.empty() ||
-        !std::ranges::all_of(c.ranks, [=](int rank) { return within(rank, ranks); }))
+    if (c.among_replicas() ? program_.replicas == 1 : !std::ranges::all_of(c.ranks, [=](int rank) {
+          return within(rank, ranks);
+        }))
       fail(same_collectives,
           place_,
           "communicator {} must name ranks from 0 to {}",
           c.name,
           ranks - 1);
-    std::vector<bool>& members = members_.emplace_back(ranks);
-    for (const int rank : c.ranks)
-      members[rank] = true;
   }
 
   void check_owned() {
@@ -224,16 +223,23 @@ private:
       fail(matched_messages, place_, "its peer is its own rank");
     if (!is_collective(a.kind))
       return;
-    if (!within(a.communicator, std::ssize(members_)) || !members_[a.communicator][place_.rank])
+    const bool known = within(a.communicator, std::ssize(program_.communicators));
+    const Communicator none, &c = known ? program_.communicators[a.communicator] : none;
+    if (known && c.among_replicas()) {
+      const bool gradient =
+          a.payload == Payload::gradient || a.payload == Payload::embeddings_gradient;
+      if (a.kind != Kind::all_reduce || !gradient)
+        fail(same_collectives, place_, "only gradients are summed over replicas, by all_reduce");
+      return;
+    }
+    if (c.index_of(place_.rank) < 0)
       fail(same_collectives, place_, "the rank is not a member of the communicator");
-    if (is_rooted(a.kind) &&
-        std::ranges::count(program_.communicators[a.communicator].ranks, a.peer) == 0)
+    if (is_rooted(a.kind) && c.index_of(a.peer) < 0)
       fail(same_collectives, place_, "the root is not a member of the communicator");
   }
 
   Place place_;  // what is looked at
   LaneCounts issued_{};
-  std::vector<std::vector<bool>> members_;  // of each communicator, by rank
 };
 
 /// Counts the contents of a slot class that live at once. A content lives from the write that

@@ -52,13 +52,13 @@ struct Executed {
 class Accountant {
 public:
   Accountant(const schedule::Program& program, const StepSpans& spans)
-      : matching_(schedule::detail::match(program)),
+      : matching_(schedule::detail::match(program, std::ssize(spans) / std::ssize(program.ranks))),
         lanes_(spans.size()),
         by_index_(spans.size()),
         last_of_collective_(matching_.transfers()),
         most_hops_(schedule::lanes * std::ssize(spans) + 1) {
     for (const int r : indices(spans)) {
-      const std::vector<Action>& actions = program.ranks[r].actions;
+      const std::vector<Action>& actions = program.ranks[program.rank_of(r)].actions;
       for (std::int32_t i = 0; const Action& a : actions) {
         std::vector<Executed>& lane = lanes_[r][index_of(a.lane)];
         const std::int32_t position = std::ssize(lane);

@@ -6,7 +6,8 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::trace {
-/// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks.
+/// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks: those of
+/// a program, or of several of its replicas.
 using StepSpans = std::vector<std::vector<schedule::Span>>;
 
 /// One rank's time in a step, s, as docs/results.md divides it: compute + exposed + idle is its

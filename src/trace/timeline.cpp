@@ -31,13 +31,17 @@ Field coded(const char* name, const char* doc) {
 }
 }  // namespace
 
-Timeline make_timeline(
-    const schedule::Program& program, const StepSpans& spans, std::string title) {
-  const schedule::Matching matching = schedule::detail::match(program);
-  Timeline timeline{std::move(title), program.groups, {}};
-  for (const int r : indices(program.ranks))
-    for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const schedule::Span& span = spans.at(r).at(i);
+Timeline make_timeline(const schedule::Program& program,
+    const StepSpans& spans,
+    topology::Groups groups,
+    std::string title) {
+  const schedule::Matching matching =
+      schedule::detail::match(program, std::ssize(spans) / std::ssize(program.ranks));
+  Timeline timeline{std::move(title), std::move(groups), {}};
+  for (const int r : indices(spans))
+    for (const int i : indices(spans[r])) {
+      const Action a = in_job(program, action_at(program, {r, i}), program.replica_of(r));
+      const schedule::Span& span = spans[r][i];
       timeline.events.push_back({.rank = r,
           .lane = a.lane,
           .kind = a.kind,
@@ -50,7 +54,6 @@ Timeline make_timeline(
           .ready = span.ready,
           .begin = span.begin,
           .end = span.end});
-      ++i;
     }
   return timeline;
 }

@@ -27,8 +27,11 @@ struct Timeline {
   std::vector<Event> events;
 };
 
-/// The timeline of a program that validate() accepts.
-Timeline make_timeline(const schedule::Program& program, const StepSpans& spans, std::string title);
+/// The timeline of a program that validate() accepts; `groups` of the ranks that have spans.
+Timeline make_timeline(const schedule::Program& program,
+    const StepSpans& spans,
+    topology::Groups groups,
+    std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
 struct Field {

@@ -5,6 +5,7 @@
 #include "comm/nccl/transport.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
+#include "schedule/whole_job.hpp"
 
 namespace minitaw::comm::test {
 namespace {
@@ -154,7 +155,7 @@ TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
                 << name_of(request);
           }
         }
-        ASSERT_EQ(fault_of(one_at_a_time(program)), "") << name_of(request);
+        ASSERT_EQ(fault_of(one_at_a_time(whole_job(program))), "") << name_of(request);
       });
 }
 
@@ -201,7 +202,7 @@ TEST_P(EveryProgram, LaunchesInOneOrderWhatTwoRanksShare) {
   std::set<std::string> names;
   for_each_program(
       GetParam(), [&](const schedule::Request& request, const schedule::Program& program) {
-        ASSERT_EQ(disorder_of(program), "") << name_of(request);
+        ASSERT_EQ(disorder_of(whole_job(program)), "") << name_of(request);
         for (const schedule::Communicator& communicator : program.communicators)
           names.insert(communicator.name);
       });

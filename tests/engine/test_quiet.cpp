@@ -22,7 +22,7 @@ TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
   StepOptions options;
   if (kernels::on_host)
     options.make_queues = tests::simulated_streams;
-  Runtime runtime(c, 0, options);
+  Runtime runtime(plan_of(c), 0, options);
   runtime.connect();
   runtime.prepare();
   (void)runtime.step();

@@ -5,6 +5,7 @@
 #include "engine/make_transport.hpp"
 #include "harness/case_runner.hpp"
 #include "schedule/shapes.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::harness::tests {
 /// A small case at awkward sizes: grouped heads, a sequence that fits no tile.
@@ -36,8 +37,10 @@ inline CaseRunner job(
 /// MPI.
 inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
     const Case& c, schedule::Program program, const engine::StepOptions& options = {}) {
-  auto runtime = std::make_unique<engine::Runtime>(
-      c, comm::mpi::rank_in(MPI_COMM_WORLD), std::move(program), options);
+  const auto plan = std::make_shared<PlannedCase>(
+      c, std::make_shared<const schedule::Program>(std::move(program)));
+  auto runtime =
+      std::make_unique<engine::Runtime>(plan, comm::mpi::rank_in(MPI_COMM_WORLD), options);
   runtime->connect(engine::make_transport("mpi",
       {MPI_COMM_WORLD,
           runtime->program(),

@@ -241,7 +241,7 @@ TEST(Check, TheClosestFigureUsesTheLargestShareOfItsLimit) {
 TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     const Case c = serial_case(2, dtype);
-    Runtime one(c, 0), two(c, 0);
+    Runtime one(plan_of(c), 0), two(plan_of(c), 0);
     one.connect();
     two.connect();
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);

@@ -112,9 +112,10 @@ TEST_F(Reproduction, RanksBeyondTheCaseWait) {
 TEST_F(Reproduction, TheExampleOfThePageReproducesTheSerialReference) {
   Case c = small_case("ddp", topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
   const schedule::Request request{{"lend", {}}, c.groups, c.micro_batches, c.shape.layers, 1};
-  const schedule::Program program = schedule::schedules::lend().build(request);
-  EXPECT_TRUE(
-      passes(job_.verify(c, steps_, reference_of(c, steps_), &program), serial_tolerance(c)));
+  const auto program =
+      std::make_shared<const schedule::Program>(schedule::schedules::lend().build(request));
+  const auto plan = std::make_shared<PlannedCase>(c, program);
+  EXPECT_TRUE(passes(job_.verify(c, steps_, reference_of(c, steps_), plan), serial_tolerance(c)));
 }
 
 /// Of 300 rows, kernels make partial sums of at most 256 where 300 are planned.

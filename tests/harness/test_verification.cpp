@@ -15,10 +15,11 @@ using Verification = tests::JobOfFewRanks;
 CaseRunner job_without(const Case& c, int first, const std::function<bool(const Action&)>& which) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
   const Program program = schedule::build_valid(request_of(c));
-  const std::vector<int> units = actions_of(program.ranks[rank], schedule::Lane::compute);
+  const schedule::RankProgram& own = program.ranks[program.rank_of(rank)];
+  const std::vector<int> units = actions_of(own, schedule::Lane::compute);
   engine::tests::Faults faults;
   for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
-    if (rank >= first && which(program.ranks[rank].actions[units[unit]]))
+    if (rank >= first && which(own.actions[units[unit]]))
       faults.left_out.insert(unit);
   return tests::job(engine::tests::faulty_queues(faults));
 }
@@ -41,8 +42,8 @@ TEST_F(Verification, SeesATensorThatIsNotUpdated) {
   }
 }
 
-/// The last rank, of the second replica, computes no loss, or no gradient of the embedding, for its
-/// second micro-batch.
+/// The last rank, alone in the second replica where there are two, computes no loss, or no gradient
+/// of the embedding, for its second micro-batch.
 TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   Case c = one_group(job_.ranks() == 2 ? "fsdp" : "ddp", 2);
   if (job_.ranks() == 2) {
@@ -52,7 +53,7 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   for (const auto& [kind, what] : {std::pair{Kind::loss, "the first loss"},
            {Kind::embed_backward, "the gradient of embedding"}}) {
     CaseRunner job = job_without(c, job_.ranks() - 1, [&](const Action& a) {
-      return a.kind == kind && a.micro_batch == c.micro_batches - 1;
+      return a.kind == kind && a.micro_batch == c.micro_batches / c.replicas - 1;
     });
     const CaseResult result = job.run(c, {}).result;
     const Check check = job.verify(c, 1, reference_of(c, 1));

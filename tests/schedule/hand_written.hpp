@@ -132,6 +132,27 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
    3 compute         join after inputs_recv:2
 )");
 
+/// Two replicas of one rank.
+inline const std::string replicas = squeezed(R"(program replicas
+shards 1
+micro_batches 1
+embeddings_slices 1
+groups 1
+replicas 2
+communicator replicas
+rank 0 slots h1 t1 a1 x1 e1 f1 owned 0
+   0 compute         embed m0 x0 e0
+   0 compute         F s0 m0 h0 a0 x0
+   1 compute         loss m0 x0 e0 f0
+   1 compute         BW s0 m0 h0 a0 x0 t0
+   1 compute         dembed m0 x0 f0
+   1 gradients_recv  all_reduce G0 t0 @replicas after compute:4
+   2 gradients_recv  all_reduce EG f0 @replicas after compute:5
+   2 compute         update W0 h0 t0 after gradients_recv:1
+   2 compute         update E0 e0 f0 after gradients_recv:2
+   2 compute         join
+)");
+
 inline std::vector<std::string> split(const std::string& text, const std::string& by) {
   std::vector<std::string> parts;
   std::size_t begin = 0;

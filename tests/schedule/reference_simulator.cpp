@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 #include "schedule/reference_step.hpp"
+#include "schedule/whole_job.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -35,10 +36,11 @@ struct LaneState {
 
 class Simulator {
 public:
+  /// Executes all replicas.
   Simulator(const Program& program, std::uint64_t seed)
-      : p_(program),
+      : p_(whole_job(program)),
         random_(seed),
-        ranks_(program.ranks.size()) {
+        ranks_(p_.ranks.size()) {
     for (int r = 0; r < count(); ++r)
       set_up(r);
     match_transfers();
@@ -424,7 +426,7 @@ private:
     }
   }
 
-  const Program& p_;
+  const Program p_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int, int>, Sides> sides_;  ///< of each side of a transfer

@@ -46,7 +46,7 @@ TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
         std::tuple(inside[k], between[k]));
   }
   for (int g = 0; g < 3; ++g)
-    EXPECT_EQ(std::tuple(matrix.leaving(groups, g), matrix.entering(groups, g)),
+    EXPECT_EQ(std::tuple(matrix.by_group(groups)[g].out, matrix.by_group(groups)[g].in),
         std::tuple(leaving[g], entering[g]))
         << g;
 }

@@ -125,7 +125,8 @@ std::string worst_of(const Program& program, std::uint64_t seed) {
 std::vector<Program> make_programs() {
   std::vector<Program> result = {parse_program(hand_written::relay),
       parse_program(hand_written::group),
-      parse_program(hand_written::pipeline)};
+      parse_program(hand_written::pipeline),
+      parse_program(hand_written::replicas)};
   const auto add = [&](const std::string& spec,
                        const char* groups,
                        int micro_batches,

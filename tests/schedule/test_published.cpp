@@ -40,7 +40,7 @@ struct Measured {
   [[nodiscard]] static std::uint64_t hidden_bytes() { return 2 * 5 * 12 * 2; }
 
   /// Bytes of a kind that leave a group.
-  [[nodiscard]] int ranks() const { return program.groups.ranks(); }
+  [[nodiscard]] int ranks() const { return program.job_ranks(); }
 
   [[nodiscard]] std::uint64_t leaving(int group, Traffic kind) const {
     std::uint64_t sum = 0;

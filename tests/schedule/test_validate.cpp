@@ -198,13 +198,38 @@ HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h
 AccumulatorsNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h1 t2
   | 1 owned and 2 accumulator slots
 EndsNotCounted | slots accounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of embeddings
+NotSummedOverReplicas | exact gradients | replicas
+  |  1 gradients_recv all_reduce G0 t0 @replicas after compute:4~ =>  | after gradients_recv:1
+  =>  | after gradients_recv:2 => after gradients_recv:1
+  | in accumulator t0, micro-batch 0 of shard 0 of the other replicas is missing
+EndsNotSummedOverReplicas | exact gradients | replicas
+  |  2 gradients_recv all_reduce EG f0 @replicas after compute:5~ =>  | after gradients_recv:2
+  =>  | micro-batch 0 of the embedding of the other replicas is missing
+SummedTwiceOverReplicas | exact gradients | replicas | 2 gradients_recv all_reduce EG
+  => 1 gradients_recv all_reduce G0 t0 @replicas~ 2 gradients_recv all_reduce EG
+  | after gradients_recv:2 => after gradients_recv:3 | after gradients_recv:1
+  => after gradients_recv:2 | counts micro-batch 0 of shard 0 of the other replicas twice
+SummedBeforeItIsThere | exact gradients | replicas
+  |  1 gradients_recv all_reduce G0 t0 @replicas after compute:4~ =>  | BW s0 m0 h0 a0 x0 t0
+  => BW s0 m0 h0 a0 x0 t0 after gradients_recv:1 |  1 compute loss
+  =>  1 gradients_recv all_reduce G0 t0 @replicas~ 1 compute loss
+  | t0 still holds the gradient of the last step
+ReadUnderASumOverReplicas | fresh reads | replicas | update W0 h0 t0 after gradients_recv:1
+  => update W0 h0 t0 | reads accumulator t0, which may still be written
+NoOtherReplica | same collectives | replicas | replicas 2~ =>  | replicas must name ranks
+ScatteredOverReplicas | same collectives | replicas | all_reduce G0 t0 => reduce_scatter G0 t0
+  | only gradients are summed over replicas
+WeightsOverReplicas | same collectives | replicas | all_reduce G0 t0 => all_reduce W0 h0
+  | only gradients are summed over replicas
+NoReplica | exact gradients | replicas | replicas 2~ => replicas 0~ | slices do not fit
 )";
 
 /// The programs of `replacements`.
 std::vector<Broken> replaced() {
   const std::map<std::string, std::string> programs = {{"relay", hand_written::relay},
       {"group", hand_written::group},
-      {"pipeline", hand_written::pipeline}};
+      {"pipeline", hand_written::pipeline},
+      {"replicas", hand_written::replicas}};
   std::string rows = replacements;
   rows = std::regex_replace(rows, std::regex("\n +"), " ");
   std::vector<Broken> all;
@@ -473,10 +498,16 @@ TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
 }
 
 TEST(Validate, AllReplicasHaveGroupsAlike) {
-  EXPECT_EQ(groups_of_replica(topology::Groups({1, 2, 1, 2, 1, 2}), 3).text(), "1+2");
+  const auto of_replica = [](const std::vector<int>& groups) {
+    Request request;
+    request.groups = topology::Groups(groups);
+    request.replicas = 3;
+    return request.groups_of_replica();
+  };
+  EXPECT_EQ(of_replica({1, 2, 1, 2, 1, 2}).text(), "1+2");
   for (const std::vector<int>& groups :
       {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
-    EXPECT_THROW((void)groups_of_replica(topology::Groups(groups), 3), InputError);
+    EXPECT_THROW((void)of_replica(groups), InputError);
 }
 
 TEST(Validate, GridHasARowPerRankAndAColumnPerTickWithVisits) {

@@ -30,7 +30,7 @@ schedule::Program some_program(const char* spec, int ranks, int groups) {
 TEST(Timeline, HoldsEveryActionWithItsTimes) {
   const schedule::Program program = some_program("tawpipe", 6, 3);
   const Spans spans = some_spans(program);
-  const Timeline timeline = make_timeline(program, spans, "title");
+  const Timeline timeline = make_timeline(program, spans, program.groups, "title");
   EXPECT_EQ(std::tuple(timeline.title, timeline.groups.text()), std::tuple("title", "2+2+2"));
   std::size_t next = 0;
   for (int r = 0; r < 6; ++r)
@@ -50,7 +50,7 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
 TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
   for (const char* spec : {"tawpipe", "tawpipe:gwps=off", "ddp"}) {
     const schedule::Program program = some_program(spec, 6, 2);
-    const Timeline timeline = make_timeline(program, some_spans(program), "");
+    const Timeline timeline = make_timeline(program, some_spans(program), program.groups, "");
     std::map<int, std::vector<Event>> links;
     for (const Event& e : timeline.events) {
       EXPECT_EQ(e.link >= 0, is_communication(e.kind));
@@ -76,7 +76,8 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
 
 TEST(Timeline, AsJsonHasAColumnForEveryField) {
   const schedule::Program program = some_program("tawpipe", 4, 2);
-  const Timeline timeline = make_timeline(program, some_spans(program), "a \"title\"");
+  const Timeline timeline =
+      make_timeline(program, some_spans(program), program.groups, "a \"title\"");
   const auto all = nlohmann::json::parse(to_json({&timeline, 1}));
   const auto& one = all["timelines"].at(0);
   EXPECT_EQ(one["title"], "a \"title\"");

@@ -118,7 +118,7 @@ Reach agreed_reach(MPI_Comm world) {
 
 std::unique_ptr<Transport> device_transport(
     MPI_Comm world, const schedule::Program& program, Reach reach) {
-  const schedule::RankProgram& own = program.ranks.at(rank_in(world));
+  const schedule::RankProgram& own = program.ranks.at(program.rank_of(rank_in(world)));
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
     if (!communicates(own, lane))

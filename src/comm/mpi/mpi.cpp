@@ -13,8 +13,8 @@
 
 namespace minitaw::comm::mpi {
 int rank_in(MPI_Comm world, const schedule::Program& program) {
-  if (const int ranks = size_of(world); static_cast<std::size_t>(ranks) != program.ranks.size())
-    throw LogicError("a program for {} ranks is executed by {}", program.ranks.size(), ranks);
+  if (const int ranks = size_of(world); ranks != program.job_ranks())
+    throw LogicError("a program for {} ranks is executed by {}", program.job_ranks(), ranks);
   return rank_in(world);
 }
 

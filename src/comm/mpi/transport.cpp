@@ -149,7 +149,7 @@ struct Plan {
   bool sums =
       false;  ///< a step adds this rank's piece to what arrives; else it passes on what arrives
   std::vector<Step> steps;
-  int from = -1, to = -1;  ///< global ranks
+  int from = -1, to = -1;  ///< ranks of the job
   int tag = 0;
   schedule::Traffic traffic = schedule::Traffic::weights;
   model::Dtype dtype = model::Dtype::fp32;
@@ -575,7 +575,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world,
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Piece staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
-  const auto& actions = program.ranks[rank_in(world, program)].actions;
+  const auto& actions = program.ranks[program.rank_of(rank_in(world, program))].actions;
   LaneMemories memories;
   for (const auto& row : schedule::table_of<Lane>) {
     const Lane lane = row.value;

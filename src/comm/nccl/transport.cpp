@@ -72,12 +72,28 @@ void in_group(Api& api, const Work& work) {
 struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
+  int colour = -1;  ///< of those who split it off together
   std::unique_ptr<Communicator> communicator{};
 
   int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
 };
+
+/// The plan of a rank of the job, in whose numbers it then is.
+CommunicatorPlan in_job(CommunicatorPlan plan, const schedule::Program& program, int job_rank) {
+  const int replica = program.replica_of(job_rank);
+  if (plan.communicator >= 0)
+    plan.ranks = members_of(program, plan.communicator, job_rank);
+  else
+    for (int& rank : plan.ranks)
+      rank = program.job_rank(replica, rank);
+  std::set<std::pair<int, int>> links;
+  for (const auto& [from, to] : plan.links)
+    links.emplace(program.job_rank(replica, from), program.job_rank(replica, to));
+  plan.links = std::move(links);
+  return plan;
+}
 
 /// Rank 0's unique id on all ranks; if it could not make one, all throw.
 UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
@@ -112,14 +128,22 @@ public:
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
     if (plans.empty())
       return;
-    const int rank = mpi::rank_in(world);
-    for (int number = 0; number < static_cast<int>(plans.size()); ++number)
-      if (const CommunicatorPlan& plan = plans[number]; std::ranges::count(plan.ranks, rank) > 0)
-        members_.push_back({plan, number});
+    const int rank = mpi::rank_in(world), own = program.rank_of(rank);
+    const int count = static_cast<int>(plans.size());
+    for (int number = 0; number < count; ++number) {
+      const CommunicatorPlan& plan = plans[number];
+      if (std::ranges::count(plan.ranks, own) == 0)
+        continue;
+      const bool joint =
+          plan.communicator >= 0 && program.communicators[plan.communicator].among_replicas();
+      members_.push_back({.plan = in_job(plan, program, rank),
+          .number = number,
+          .colour = joint ? own : program.replica_of(rank) * count + number});
+    }
     const auto limit = Clock::now() + std::chrono::seconds(300);
     const UniqueId id = agreed_id(world, rank, api);
     try {
-      use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
+      use([&] { world_ = api_.init(program.job_ranks(), id, rank); });
       wait_ready(*world_, limit);
       for (const std::vector<int>& round : rounds(plans))
         split(round, rank, limit);
@@ -212,14 +236,14 @@ private:
     }
   }
 
-  /// A rank's colour is the number of its plan, or -1.
+  /// A rank without a plan of this round has colour -1.
   void split(const std::vector<int>& round, int rank, Clock::time_point limit) {
     Member* member = &nobody_;
     for (Member& mine : members_)
       if (std::ranges::count(round, mine.number) > 0)
         member = &mine;
     // Kept in any case: NCCL writes to it until all ranks are ready.
-    use([&] { member->communicator = world_->split(member->number, member->index_of(rank)); });
+    use([&] { member->communicator = world_->split(member->colour, member->index_of(rank)); });
     wait_ready(*world_, limit);
     if (member != &nobody_)
       wait_ready(*member->communicator, limit);
@@ -264,10 +288,11 @@ private:
 
 constexpr std::size_t greeting_bytes = 16;
 
-/// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a
-/// float.
+/// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank of a
+/// replica, or a float for every member of a communicator.
 std::size_t lane_bytes(const schedule::Program& p) {
-  return (p.ranks.size() * greeting_bytes + 255) / 256 * 256;
+  const std::size_t most = std::max<std::size_t>(p.ranks.size(), p.replicas);
+  return (most * greeting_bytes + 255) / 256 * 256;
 }
 
 class NcclTransport final : public Transport {
@@ -428,12 +453,17 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
     for (const Action& a : rank.actions)
       if (is_collective(a.kind))
         collectives[{a.lane, a.communicator}].insert(a.kind);
-  for (auto& [call, kinds] : collectives)
-    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
-      plans.push_back({.lane = call.first,
-          .communicator = call.second,
-          .ranks = ranks,
-          .kinds = std::move(kinds)});
+  for (auto& [call, kinds] : collectives) {
+    const schedule::Communicator& communicator = program.communicators[call.second];
+    if (communicator.ranks.size() == 1)
+      continue;
+    plans.push_back({.lane = call.first,
+        .communicator = call.second,
+        .ranks = communicator.ranks,
+        .kinds = std::move(kinds)});
+    if (communicator.among_replicas())  // one for each of them
+      plans.back().ranks = list_of(indices(program.ranks));
+  }
   return plans;
 }
 

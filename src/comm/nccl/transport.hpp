@@ -43,14 +43,16 @@ std::unique_ptr<Transport> make_transport(
 struct CommunicatorPlan {
   schedule::Lane lane = schedule::Lane::compute;  ///< that calls it; of messages: the sender's
   int communicator = -1;                          ///< of the program; -1: messages
-  std::vector<int> ranks{};  ///< in the order of NCCL's ranks: the ring's, for messages ascending
+  /// In the order of NCCL's ranks: the ring's, for messages ascending. Among replicas: each of them
+  /// has a communicator of its own.
+  std::vector<int> ranks{};
   std::set<schedule::Kind> kinds{};       ///< collectives that the program calls here
   std::set<std::pair<int, int>> links{};  ///< from and to, of messages
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// The communicators for messages (inputs, gradients), then for collectives of several ranks; the
-/// same on all ranks.
+/// The communicators of a replica for messages (inputs, gradients), then for collectives of several
+/// ranks; the same on all ranks.
 std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 /// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes
 /// each.

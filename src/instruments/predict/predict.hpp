@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <limits>
-#include "deck/deck.hpp"
+#include "case/planned.hpp"
 #include "instruments/predict/machine.hpp"
 #include "trace/account.hpp"
 
@@ -24,18 +24,19 @@ struct Prediction {
   double transfer = 0;
   Traffic traffic;
   std::size_t memory = 0;  ///< bytes, of the rank that needs most
-  schedule::Program
-      program;  ///< that was simulated: of all ranks, or of one replica if all are alike
-  trace::StepSpans spans;
+  Plan plan;
+  trace::StepSpans spans;  ///< of all ranks, or of one replica if all are alike
 };
 
 /// What a simulation executes.
 struct Step {
-  schedule::Program program;
-  model::Layout layout;
+  Plan plan;
   Machine machine;
-  /// Collectives of one member stand for a ring through so many replicas on other nodes.
-  int replicas = 1;
+  /// All replicas are simulated; else one, whose sums over replicas stand for a ring through other
+  /// nodes.
+  bool all_replicas = true;
+
+  int simulated() const { return all_replicas ? plan->program->replicas : 1; }
 };
 
 /// Simulates a step whose actions have the durations `costs`.
@@ -43,7 +44,7 @@ Prediction simulate(const Step& step, const schedule::Costs& costs);
 /// Simulates one step on the machine. A run's steps begin together, after a barrier, so all are
 /// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
 /// file does not rate.
-Prediction predict(const Case& c, const Machine& machine);
+Prediction predict(const Plan& plan, const Machine& machine);
 
 /// Lower bounds of a step: what it needs if nothing ever waits.
 struct Floor {
@@ -56,8 +57,7 @@ struct Floor {
   double seconds() const { return compute > network ? compute : network; }
 };
 
-/// Of cases that have one program: they differ in recomputation alone.
-std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine);
+Floor floor_of(const Plan& plan, const Machine& machine);
 /// Returns whether every replica has nodes of its own. All replicas then do the same at the same
 /// time, and each sends to the next one what it gets from the one before: one is simulated.
 bool replicas_are_alike(const Case& c, const Machine& machine);

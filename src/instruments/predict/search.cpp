@@ -110,38 +110,26 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   return all;
 }
 
-/// About the number of actions that are executed, up to a factor.
-double size_of(const Case& c, const Machine& machine) {
-  const double part = replicas_are_alike(c, machine) ? 1.0 / c.replicas : 1;
-  return part * (c.micro_batches + c.ranks) * c.shape.layers;
+/// About the number of actions of a replica, up to a factor.
+double size_of(const Case& c) {
+  return 1.0 * (c.micro_batches + c.ranks) / c.replicas * c.shape.layers;
 }
 
 using Clock = std::chrono::steady_clock;
 using Time = std::chrono::time_point<Clock, std::chrono::duration<double>>;
 constexpr const char* late = "were not tried in time";
 
-/// Of one program.
-void bound(std::span<Candidate> several, const Machine& machine) {
-  const auto floors = floors_of(list_of(several, &Candidate::settings), machine);
-  for (const int i : indices(several)) {
-    several[i].floor = floors[i];
-    if (!machine.has_room(floors[i].memory))
-      several[i].why = "do not fit";
-  }
-}
-
-/// Candidates of one program together, small programs first.
-void bound(std::vector<Candidate>& all, const Machine& machine, Time end) {
-  std::ranges::stable_sort(
-      all, {}, [&](const Candidate& c) { return size_of(c.settings, machine); });
-  for (auto first = all.begin(), last = first; first != all.end(); first = last) {
-    const schedule::Request request = request_of(first->settings);
-    last = std::find_if(
-        first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
-    if (Clock::now() < end)
-      bound({first, last}, machine);
-    else
-      std::for_each(first, last, [](Candidate& c) { c.why = late; });
+/// Small programs first; candidates of one program are neighbours.
+void bound(std::vector<Candidate>& all, const Machine& machine, Planner& planner, Time end) {
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return size_of(c.settings); });
+  for (Candidate& c : all) {
+    if (Clock::now() >= end) {
+      c.why = late;
+      continue;
+    }
+    c.floor = floor_of(planner.plan(c.settings), machine);
+    if (!machine.has_room(c.floor.memory))
+      c.why = "do not fit";
   }
 }
 
@@ -149,6 +137,7 @@ void bound(std::vector<Candidate>& all, const Machine& machine, Time end) {
 void predict_promising(std::vector<Candidate>& all,
     const topology::Groups& groups,
     const Machine& machine,
+    Planner& planner,
     std::size_t best,
     Time end) {
   std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
@@ -165,9 +154,9 @@ void predict_promising(std::vector<Candidate>& all,
       c.why = late;
       continue;
     }
-    Prediction prediction = predict(c.settings, machine);
+    Prediction prediction = predict(planner.plan(c.settings), machine);
     prediction.spans = {};
-    prediction.program = {};
+    prediction.plan = {};
     Case in_groups = c.settings;
     in_groups.groups = groups;  // whose number pipelines and flat FSDP do not know
     if (!steps.emplace(deck::identity(in_groups), prediction.seconds).second) {
@@ -185,8 +174,9 @@ std::vector<Candidate> search(
   const std::chrono::duration<double> limit(seconds);
   const Time begin = Clock::now();
   std::vector<Candidate> all = candidates(base, machine);
-  bound(all, machine, begin + 0.5 * limit);
-  predict_promising(all, base.groups, machine, best, begin + limit);
+  Planner planner;
+  bound(all, machine, planner, begin + 0.5 * limit);
+  predict_promising(all, base.groups, machine, planner, best, begin + limit);
   std::ranges::stable_sort(
       all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   return all;

@@ -40,12 +40,12 @@ public:
       : step_(step),
         costs_(costs),
         network_(machine_),
-        lanes_(program_, rules_of(machine_)),
+        lanes_(program_, rules_of(machine_), step.simulated()),
         arrived_(lanes_.matching().transfers()),
         sent_(machine_.all_adapters()),
         received_(machine_.all_adapters()) {
-    for (const schedule::RankProgram& rank : program_.ranks)
-      spans_.emplace_back(rank.actions.size());
+    for (int r = 0; r < step.simulated() * std::ssize(program_.ranks); ++r)
+      spans_.emplace_back(program_.ranks[program_.rank_of(r)].actions.size());
   }
 
   void run() {
@@ -92,13 +92,13 @@ private:
   void begin(Sides sides) {
     const auto activity = std::make_shared<Activity>(in_order_of_arrival(sides));
     const Place first = sides[0];
-    const Action& a = action_at(program_, first);
+    const Action a = in_job(program_, action_at(program_, first), program_.replica_of(first.rank));
     if (is_collective(a.kind))
-      add_collective(activity, a, program_.communicators[a.communicator].ranks);
+      add_collective(activity, a, sides);
     else if (is_point_to_point(a.kind))
-      add_flow(activity, first.rank, a.peer, schedule::moved_bytes(a, step_.layout));
+      add_flow(activity, first.rank, a.peer, schedule::moved_bytes(a, step_.plan->layout));
     else
-      add_local(activity, first.rank, costs_(first.rank, a));
+      add_local(activity, first.rank, costs_(program_.rank_of(first.rank), a));
     end_part(activity);
   }
 
@@ -139,13 +139,14 @@ private:
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass
   /// on as they come, so all links are busy at once; what it takes until the last link has its
   /// first piece comes on top.
-  void add_collective(const Shared& activity, const Action& a, const std::vector<int>& members) {
-    const int replicas = step_.replicas;
-    const bool replicated = members.size() == 1 && replicas > 1;  // the others are not simulated
-    const int n = replicated ? replicas : std::ssize(members);
+  void add_collective(const Shared& activity, const Action& a, Sides sides) {
+    const std::vector<int> members = list_of(sides, &Place::rank);
+    const bool replicated = !step_.all_replicas &&  // the others are not simulated
+                            program_.communicators[a.communicator].among_replicas();
+    const int n = replicated ? program_.replicas : std::ssize(members);
     if (n < 2)
       return;
-    const double bytes = schedule::moved_bytes(a, step_.layout);
+    const double bytes = schedule::moved_bytes(a, step_.plan->layout);
     const bool chain = is_rooted(a.kind);
     const double passes = a.kind == Kind::all_reduce ? 2 : 1;  // of the data, through the ring
     const double of_link = bytes * (chain ? 1 : passes * (n - 1) / n);
@@ -226,7 +227,8 @@ private:
       std::array<double, schedule::lanes> last{};
       for (std::size_t i = 0; i < spans_[r].size(); ++i) {
         Span& s = spans_[r][i];
-        double& lane = last[index_of(program_.ranks[r].actions[i].lane)];
+        const Place place{static_cast<int>(r), static_cast<int>(i)};
+        double& lane = last[index_of(action_at(program_, place).lane)];
         s.end = lane = std::max({lane, s.begin, s.end});
       }
     }
@@ -239,7 +241,7 @@ private:
   };
 
   const Step& step_;
-  const schedule::Program& program_ = step_.program;
+  const schedule::Program& program_ = *step_.plan->program;
   const Machine& machine_ = step_.machine;
   const schedule::Costs& costs_;
   Network network_;
@@ -289,11 +291,11 @@ std::shared_ptr<T[]> shared(std::size_t count) {
 }  // namespace
 
 Prediction simulate(const Step& step, const schedule::Costs& costs) {
-  const schedule::Program& program = step.program;
+  const schedule::Program& program = *step.plan->program;
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks)
-    actions += rank.actions.size();
+    actions += step.simulated() * rank.actions.size();
   const auto spans = shared<Span>(actions);
   const auto traffic = shared<Traffic>(1);
   apart([&] {
@@ -303,15 +305,18 @@ Prediction simulate(const Step& step, const schedule::Costs& costs) {
     std::ranges::copy(simulation.spans() | std::views::join, spans.get());
   });
   result.traffic = *traffic.get();
-  for (const Span* next = spans.get(); const schedule::RankProgram& rank : program.ranks) {
-    result.spans.emplace_back(next, next + rank.actions.size());
-    next += rank.actions.size();
+  const Span* next = spans.get();
+  for (int r = 0; r < step.simulated() * std::ssize(program.ranks); ++r) {
+    const Span* const first =
+        std::exchange(next, next + program.ranks[program.rank_of(r)].actions.size());
+    result.spans.emplace_back(first, next);
   }
   for (std::size_t r = 0; r < result.spans.size(); ++r)
     for (std::size_t i = 0; i < result.spans[r].size(); ++i) {
       const Span& span = result.spans[r][i];
       result.seconds = std::max(result.seconds, span.end);
-      if (is_communication(program.ranks[r].actions[i].kind))
+      const Place place{static_cast<int>(r), static_cast<int>(i)};
+      if (is_communication(action_at(program, place).kind))
         result.transfer += span.end - span.begin;
     }
   result.transfer /= result.spans.size();

@@ -40,7 +40,7 @@ std::string sentence(const std::vector<Row>& rows) {
 /// Of a rank in a step: ends of a pipeline compute more than the rest.
 double planned_flops(const engine::Runtime& runtime) {
   double sum = 0;
-  for (const schedule::Action& a : runtime.program().ranks[runtime.rank()].actions)
+  for (const schedule::Action& a : runtime.own_program().actions)
     sum += schedule::flops(a, runtime.layout());
   return sum;
 }

@@ -159,7 +159,7 @@ void require(const Request& request) {
             option);
     return;
   }
-  const Groups groups = groups_of_replica(request.groups, request.replicas);
+  const Groups groups = request.groups_of_replica();
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
     throw InputError("groups: fsdp:hierarchical=on needs groups of equal size, not {}; "
                      "use fsdp, or equal groups",

@@ -287,7 +287,7 @@ bool may_share(const Spec& spec) {
 void settle(Request& request, int adapters) {
   auto& options = request.spec.options;
   if (!options.contains("rails") && may_share(request.spec)) {
-    std::vector<int> sizes = groups_of_replica(request.groups, request.replicas).sizes();
+    std::vector<int> sizes = request.groups_of_replica().sizes();
     std::ranges::sort(sizes, std::ranges::greater());
     options["rails"] = std::to_string(sizes.size() < 2 ? 1 : std::clamp(adapters, 1, sizes[1]));
   }

@@ -10,6 +10,14 @@
 
 namespace minitaw::predict {
 namespace {
+/// A program on a machine, whatever its case.
+Step step_of(const schedule::Program& program, const model::Shape& shape, const Machine& machine) {
+  Case c;
+  c.shape = shape;
+  return {std::make_shared<PlannedCase>(c, std::make_shared<const schedule::Program>(program)),
+      machine};
+}
+
 using schedule::Action, schedule::Kind, testing::HasSubstr;
 
 /// Nodes of so many ranks, with links whose rates are easy to reckon with: 1 GB/s inside, 100 MB/s
@@ -172,7 +180,7 @@ struct Transfers {
     const auto costs = [this](int, const Action& a) {
       return a.kind == Kind::update ? shard / 100e6 : 0;
     };
-    return simulate({program, layout, m}, costs);
+    return simulate(step_of(program, layout.shape, m), costs);
   }
 };
 
@@ -365,7 +373,7 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
     };
     const auto plan = schedule::simulate(program, costs);
     const Machine machine = parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"});
-    const Prediction p = simulate({program, layout, machine}, costs);
+    const Prediction p = simulate(step_of(program, layout.shape, machine), costs);
     const double last = schedule::idle(program, plan).seconds;
     EXPECT_NEAR(p.seconds / last, 1, 1e-4) << spec;
     for (std::size_t r = 0; r < plan.size(); ++r)
@@ -382,7 +390,7 @@ TEST(Predict, RanksShareProcessors) {
     const auto seconds = [&](const std::string& of, int rank) {
       const Machine machine = parse_machine(machine_text(nodes, ranks / nodes, "", of), "m.toml");
       const auto costs = [](int, const Action& a) { return visit(a); };
-      return simulate({program, layout, machine}, costs).account.ranks[rank].compute;
+      return simulate(step_of(program, layout.shape, machine), costs).account.ranks[rank].compute;
     };
     for (int r = 0; r < ranks; ++r)
       EXPECT_NEAR(seconds(device, r) / seconds("", r), times[r], 1e-6) << device << r;
@@ -410,7 +418,8 @@ Case case_of(const std::string& schedule, int ranks, const topology::Groups& gro
 std::map<Kind, double> seconds_by_kind(const Prediction& p, int rank) {
   std::map<Kind, double> seconds;
   for (std::size_t i = 0; i < p.spans[rank].size(); ++i)
-    seconds[p.program.ranks[rank].actions[i].kind] = p.spans[rank][i].end - p.spans[rank][i].begin;
+    seconds[p.plan->program->ranks[rank].actions[i].kind] =
+        p.spans[rank][i].end - p.spans[rank][i].begin;
   return seconds;
 }
 
@@ -437,7 +446,7 @@ TEST(Predict, TimesActionsByHand) {
       Case c = case_of("ddp", 2, topology::Groups({2}));
       c.shape.recompute = recompute;
       c.shape.micro_batch = b;
-      const Prediction p = predict(c, machine);
+      const Prediction p = predict(plan_of(c), machine);
       for (int r = 0; r < 2; ++r) {
         std::map<Kind, double> seconds = seconds_by_kind(p, r);
         EXPECT_NEAR(seconds[Kind::forward], 1e-3 + b * 1e-9 * F, 1e-8);
@@ -468,21 +477,22 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   for (const double taper : {1.0, 0.1}) {
     const Machine machine =
         parse_machine(machine_text(2, 2, fmt::format("taper = {}", taper)), "m.toml");
-    const std::vector<Floor> floors = floors_of(cases, machine);
     for (int i = 0; i < 3; ++i) {
-      const Prediction p = predict(cases[i], machine);
+      const Floor floor = floor_of(plan_of(cases[i]), machine);
+      const Prediction p = predict(plan_of(cases[i]), machine);
       double compute = 0;
       for (const trace::RankTime& rank : p.account.ranks)
         compute = std::max(compute, rank.compute);
       const double network =
           std::max(p.traffic.busiest / 100e6, p.traffic.between / (taper * 200e6));
       EXPECT_NE(p.traffic.between, 2 * p.traffic.busiest) << "the case is to tell them apart";
-      EXPECT_NEAR(floors[i].compute, compute, 1e-9);
-      EXPECT_NEAR(floors[i].network, network, 1e-12);
-      EXPECT_EQ(floors[i].memory, p.memory);
-      EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].network));
-      EXPECT_LE(floors[i].seconds(), p.seconds);
-      EXPECT_EQ(predict(cases[i], machine).seconds, p.seconds) << "the same input, the same output";
+      EXPECT_NEAR(floor.compute, compute, 1e-9);
+      EXPECT_NEAR(floor.network, network, 1e-12);
+      EXPECT_EQ(floor.memory, p.memory);
+      EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.network));
+      EXPECT_LE(floor.seconds(), p.seconds);
+      EXPECT_EQ(predict(plan_of(cases[i]), machine).seconds, p.seconds)
+          << "the same input, the same output";
     }
   }
 }
@@ -493,7 +503,7 @@ TEST(Predict, MemoryDecidesWhatFits) {
   const auto machine = [](const std::string& device) {
     return parse_machine(machine_text(1, 2, "", device), "m.toml");
   };
-  const std::size_t needed = predict(c, machine("")).memory;
+  const std::size_t needed = predict(plan_of(c), machine("")).memory;
   EXPECT_TRUE(machine("").has_room(needed));
   for (const auto& [lacking, fits] : {std::pair{0U, true}, {1U, false}})
     EXPECT_EQ(machine(fmt::format("memory = \"{} B\"", needed - lacking)).has_room(needed), fits);
@@ -521,7 +531,8 @@ TEST(Predict, OneReplicaStandsForAll) {
                   fmt::format("between.taper={}", taper * nodes / all_nodes)});
         };
         const Machine machine = machine_of(nodes);
-        const Prediction one = predict(c, machine), all = predict(c, machine_of(nodes + 1));
+        const Prediction one = predict(plan_of(c), machine),
+                         all = predict(plan_of(c), machine_of(nodes + 1));
         EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
         EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule << moving << taper;
         EXPECT_NEAR(one.traffic.busiest, all.traffic.busiest, 1) << schedule;
@@ -529,7 +540,7 @@ TEST(Predict, OneReplicaStandsForAll) {
         EXPECT_NEAR(one.tokens_per_s * one.seconds, 2 * ranks * 16, 1e-6) << "of all replicas";
         EXPECT_NEAR(one.mfu / all.mfu, 1, 1e-6) << schedule;
         EXPECT_EQ(one.memory, all.memory) << schedule;
-        EXPECT_LE(floors_of({c}, machine).front().seconds(), one.seconds) << schedule;
+        EXPECT_LE(floor_of(plan_of(c), machine).seconds(), one.seconds) << schedule;
       }
   }
 }
@@ -579,7 +590,7 @@ TEST(Predict, ComesCloseToMeasuredSteps) {
       const deck::Deck deck = deck::read_deck(inputs + "wires/nodes.toml",
           {"schedule=" + schedule},
           {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
-      EXPECT_NEAR(predict(deck.cases.at(0), machine).seconds / seconds, 1, 0.05)
+      EXPECT_NEAR(predict(plan_of(deck.cases.at(0)), machine).seconds / seconds, 1, 0.05)
           << schedule << " " << rate;
     }
   }
@@ -587,10 +598,11 @@ TEST(Predict, ComesCloseToMeasuredSteps) {
 
 TEST(Predict, RefusesWhatDoesNotFit) {
   const Machine machine = parse_machine(machine_text(1, 2), "m.toml");
-  EXPECT_THROW((void)predict(case_of("fsdp", 4, topology::Groups({2, 2})), machine), InputError);
+  EXPECT_THROW(
+      (void)predict(plan_of(case_of("fsdp", 4, topology::Groups({2, 2}))), machine), InputError);
   Case bf16 = case_of("fsdp", 2, topology::Groups({2}));
   bf16.shape.dtype = model::Dtype::bf16;
-  EXPECT_THROW((void)predict(bf16, machine), InputError);
+  EXPECT_THROW((void)predict(plan_of(bf16), machine), InputError);
 }
 }  // namespace
 }  // namespace minitaw::predict
