@@ -15,8 +15,9 @@ record::Remarks remarks();
 
 /// What instruments know of the job, on one rank.
 struct JobView {
-  topology::Groups nodes;
-  std::vector<topology::RankPlace> places;  ///< of each rank; none: they compute on devices
+  topology::Placement place;                ///< of this rank
+  std::vector<topology::RankPlace> places;  ///< on rank 0, of each; none: they compute on devices
+  bool crowded = false;                     ///< some ranks have too few cores
   std::string device_uuid;                  ///< of this rank's device; empty: a host
   bool shared_devices = false;              ///< some ranks use the same device
 };

@@ -22,7 +22,7 @@ int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
-  return std::max(1, std::min<int>(place.own_cores().size(), place.node_cores / here));
+  return std::max(1, std::min<int>(place.cores.size(), place.node_cores / here));
 }
 
 /// What every rank does before they work together. All of them learn of one that fails, and where
@@ -65,11 +65,21 @@ std::string text_of(const topology::Device& device, int threads) {
       "device {}, {}, {:.1f} GiB", device.index, device.name, 0x1p-30 * device.bytes);
 }
 
+/// On rank 0; elsewhere none.
 std::vector<std::string> gather(const std::string& text) {
-  return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
+  return comm::mpi::gather_lists(text, MPI_COMM_WORLD, "gathering texts of ranks");
 }
 
-/// Nodes of scripts/cluster have the cores of one machine.
+/// Rank 0 knows the host of every node, other ranks that of their own.
+std::map<int, std::string> hosts_of(const topology::Placement& place) {
+  std::map<int, std::string> hosts = {{place.node, place.host}};
+  const std::vector<std::string> all = gather(place.host);
+  for (const int rank : indices(all))
+    hosts.emplace(place.nodes.group_of(rank), all[rank]);
+  return hosts;
+}
+
+/// On rank 0. Nodes of scripts/cluster have the cores of one machine.
 std::vector<topology::RankPlace> places(const topology::Placement& job,
     const topology::Device& device,
     int threads,
@@ -77,14 +87,16 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
   const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
   const std::vector<std::string> units = gather(text_of(device, threads)), cpus = gather(mine.cpu),
                                  adapters = gather(mine.adapters);
+  const std::vector<std::vector<int>> cores =
+      comm::mpi::gather_lists(job.cores, MPI_COMM_WORLD, "gathering cores of ranks");
   const std::vector<int> threads_of =
-      comm::mpi::all_gather(threads, MPI_COMM_WORLD, "gathering threads of ranks");
+      comm::mpi::gather(threads, MPI_COMM_WORLD, "gathering threads of ranks");
   const bool one_machine = !record::shaped_links().empty();
   std::vector<topology::RankPlace> ranks;
-  for (int r = 0; r < job.nodes.ranks(); ++r) {
+  for (const int r : indices(units)) {
     const int on = job.nodes.group_of(r), first = job.nodes.first(on);
     ranks.push_back({.machine = one_machine ? 0 : on,
-        .cores = job.cores[r],
+        .cores = cores[r],
         .threads = threads_of[r],
         .node = on,
         .unit = units[r],
@@ -94,11 +106,11 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
   return ranks;
 }
 
-/// Bytes that each rank finds free, on its device or else its node.
+/// Bytes that each rank finds free, on its device or else its node; on rank 0.
 std::vector<std::uint64_t> free_memory() {
   const auto device = topology::device_memory();
   const std::uint64_t mine = device ? device->free : engine::available_memory();
-  return comm::mpi::all_gather(mine, MPI_COMM_WORLD, "gathering free memory");
+  return comm::mpi::gather(mine, MPI_COMM_WORLD, "gathering free memory");
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
@@ -173,20 +185,24 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       environment(mpi),
       place(comm::mpi::detect_placement(MPI_COMM_WORLD)),
       threads(threads_of(place)),
-      hosts(place.hosts, flags.hosts),
+      hosts(hosts_of(place), flags.hosts),
       device(choose_device(mpi.rank(), place, hosts)),
       kokkos(kokkos_settings(threads, device)),
       uuids(gather(device.uuid)),
-      shared_devices(topology::shared_device(uuids).has_value()),
+      shared_devices(on_root([this] { return topology::shared_device(uuids).has_value(); })),
       ranks(places(place, device, threads, uuids)),
-      adapters(topology::fewest_adapters(list_of(ranks, &topology::RankPlace::site))),
+      adapters(on_root([this] {
+        return topology::fewest_adapters(list_of(ranks, &topology::RankPlace::site));
+      })),
       runner(MPI_COMM_WORLD,
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                .waiting = waiting(place, threads)},
               .shared_devices = shared_devices,
               .timeline = flags.timeline,
-              .instruments = make_instruments({.nodes = place.nodes,
+              .instruments = make_instruments({.place = place,
                   .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
+                  .crowded =
+                      kernels::on_host && on_root([this] { return topology::is_crowded(ranks); }),
                   .device_uuid = device.uuid,
                   .shared_devices = shared_devices})}) {}
 
@@ -196,7 +212,7 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
     if (is_root())
       text = deck::read_text(deck.path);
   });
-  return deck::make_deck(gather(text).front(),
+  return deck::make_deck(comm::mpi::broadcast(text, MPI_COMM_WORLD),
       deck.path,
       deck.overrides,
       {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters});
@@ -257,7 +273,7 @@ int in_job(
     end_after(0);
     start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
     if (!flags.share_devices)
-      topology::require_own_devices(mpi->uuids);
+      harness::agree(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
     return work(*mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);

@@ -62,9 +62,9 @@ struct MpiJob {
   const record::HostNames hosts;
   const topology::Device device;  ///< of this rank; index -1: none
   const Kokkos::ScopeGuard kokkos;
-  const std::vector<std::string> uuids;          ///< of the device of each rank; empty on a host
-  const bool shared_devices;                     ///< some ranks use the same device
-  const std::vector<topology::RankPlace> ranks;  ///< by rank, as the rest
+  const std::vector<std::string> uuids;  ///< on rank 0, of each rank's device; empty on a host
+  const bool shared_devices;             ///< some ranks use the same device
+  const std::vector<topology::RankPlace> ranks;  ///< on rank 0
   const int adapters;                            ///< of the node that has fewest
   harness::CaseRunner runner;
 };
@@ -77,10 +77,10 @@ int in_job(
 /// The memory that each rank may take: those of a node, or on one device, share what it has.
 class MemoryBudget {
 public:
-  /// Collective. What the user allows each rank, or what is free now.
+  /// Collective. What the user allows each rank, or what is free now; known to rank 0.
   explicit MemoryBudget(MpiJob& mpi);
-  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on
-  /// rank 0.
+  /// On rank 0: "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a
+  /// reference on this rank.
   [[nodiscard]] std::string reason_against(
       const Case& c, const harness::ReferenceMemory& reference = {}) const;
 

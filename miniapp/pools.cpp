@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include "base/range.hpp"
 
 namespace minitaw::app {
 MemoryPools::MemoryPools(const topology::Groups& nodes,
@@ -10,7 +11,7 @@ MemoryPools::MemoryPools(const topology::Groups& nodes,
     const std::vector<std::uint64_t>& free,
     std::optional<std::uint64_t> allowed) {
   std::map<std::string, std::size_t> known;  // by what the ranks of one memory have in common
-  for (int rank = 0; rank < nodes.ranks(); ++rank) {
+  for (const int rank : indices(uuids)) {
     const bool on_device = !allowed && !uuids[rank].empty();
     const std::string name = allowed     ? fmt::format("rank {}", rank)
                              : on_device ? fmt::format("device of rank {}", rank)

@@ -249,13 +249,15 @@ private:
   }
 
   void require_memory(const Case& c, const ReferenceMemory& reference, const char* with) const {
-    const std::string reason = budget_.reason_against(c, reference);
-    if (!reason.empty())
-      throw InputError("verify, {} on {}: {}it {}; use a smaller model",
-          c.schedule,
-          counted(c.ranks, "rank"),
-          with,
-          reason);
+    harness::agree(MPI_COMM_WORLD, [&] {
+      const std::string reason = mpi_.is_root() ? budget_.reason_against(c, reference) : "";
+      if (!reason.empty())
+        throw InputError("verify, {} on {}: {}it {}; use a smaller model",
+            c.schedule,
+            counted(c.ranks, "rank"),
+            with,
+            reason);
+    });
   }
 
   /// Prints a text at once, on rank 0 and unless JSON is asked for.

@@ -80,18 +80,16 @@ public:
   /// Collective; of the contents that the last operation has left.
   void require_right(const Backend& backend, bool spoil) const {
     const std::string mine = member_.taken() ? fault(backend, spoil) : std::string();
-    const std::vector<std::string> all = comm::mpi::gather_texts(mine, MPI_COMM_WORLD);
-    const auto wrong =
-        std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
-    if (wrong == all.end())
+    const auto [rank, wrong] = comm::mpi::first_text(mine, MPI_COMM_WORLD);
+    if (wrong.empty())
       return;
     throw Wrong(fmt::format("{} of {} bytes {} by {} is wrong on rank {}: {}",
         name_of(operation_),
         size_.bytes(),
         scope_.name,
         backend.name(),
-        wrong - all.begin(),
-        *wrong));
+        rank,
+        wrong));
   }
 
 private:

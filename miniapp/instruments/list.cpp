@@ -42,10 +42,10 @@ record::Remarks remarks() {
 harness::Instruments make_instruments(const JobView& job) {
   // A device that several ranks share would count for each of them.
   energy::Meter meter(job.shared_devices ? "" : job.device_uuid);
-  harness::Instruments all = {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.nodes),
-      std::make_shared<energy::Energy>(std::move(meter), job.nodes)};
-  if (!job.shared_devices && !topology::is_crowded(job.places))
-    all.push_back(std::make_shared<slowest::Comparison>(job.places));
+  harness::Instruments all = {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.place.nodes),
+      std::make_shared<energy::Energy>(std::move(meter), job.place.nodes)};
+  if (!job.shared_devices && !job.crowded)
+    all.push_back(std::make_shared<slowest::Comparison>(job.place.cores, job.places));
   return all;
 }
 }  // namespace minitaw::app

@@ -42,6 +42,7 @@ screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, 
       {.seconds = options.seconds,
           .link_seconds = std::min(
               between_nodes * options.seconds, most_between_nodes / (options.rounds * pairs)),
+          .threads = mpi.threads,
           .adapters = adapters,
           .one_machine = !record::shaped_links().empty(),
           .shared_devices = mpi.shared_devices,
@@ -79,11 +80,11 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   screen::Screening screening{.machine = probe.machine()};  // rank 0 has its values
   for (const screen::Quantity& quantity : probe.quantities())
     screening.measured.push_back({quantity});
-  for (int node = 0; node < mpi.place.nodes.count(); ++node)
-    screening.nodes.push_back(mpi.hosts.text(node));
   harness::agree(MPI_COMM_WORLD, [&] {
     if (!mpi.is_root())
       return;
+    for (int node = 0; node < mpi.place.nodes.count(); ++node)
+      screening.nodes.push_back(mpi.hosts.text(node));
     if (!options.expect.empty())
       set_expected(screening.measured, options.expect, shape);
     if (!options.json)

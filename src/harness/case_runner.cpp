@@ -120,14 +120,13 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
     mine = (is_out_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
   }
   wait_for_all(comm);
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  if (first == all.end())
+  const auto [rank, first] = comm::mpi::first_text(mine, comm);
+  if (first.empty())
     return;
-  const std::string words = first->substr(1);
-  if (first->front() == 'i')
+  const std::string words = first.substr(1);
+  if (first.front() == 'i')
     throw InputError(words);
-  if (first->front() == 'm')
+  if (first.front() == 'm')
     throw AgreedOutOfMemory(words);
   throw AgreedError(words);
 }

@@ -89,8 +89,8 @@ public:
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const Plan& instead = nullptr);
   /// Executes the first step of a case so many times from the same state, with sums in a fixed
-  /// order. Returns on every rank which losses, gradients and weights, rank by rank, have other
-  /// bits than in the first repetition: "rank 3, repetition 2: the gradient of layers.0.w13".
+  /// order. Returns on rank 0 which losses, gradients and weights, rank by rank, have other bits
+  /// than in the first repetition: "rank 3, repetition 2: the gradient of layers.0.w13".
   /// Throws InputError for a case without a fixed order.
   [[nodiscard]] std::vector<std::string> repeat(const Case& asked, int times);
 

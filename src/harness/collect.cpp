@@ -31,12 +31,15 @@ double receive(int from, MPI_Comm comm) {
 int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
   if (!steps.keeps_all())
     return static_cast<int>(steps.seconds().size()) - 1;
-  std::vector<std::pair<double, int>> lengths;
-  for (const std::vector<double>& ranks : result.seconds)
-    lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
-  const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
-  std::ranges::nth_element(lengths, middle);
-  int step = middle->second;  // that of rank 0 counts
+  int step = 0;
+  if (rank_in(comm) == 0) {
+    std::vector<std::pair<double, int>> lengths;
+    for (const std::vector<double>& ranks : result.seconds)
+      lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
+    const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
+    std::ranges::nth_element(lengths, middle);
+    step = middle->second;
+  }
   check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
   return step;
 }
@@ -51,7 +54,7 @@ void collect_time(const engine::Runtime& runtime,
     return;
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
-  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
+  const trace::StepSpans spans = steps.gather(result.accounted_step, comm);
   if (spans.empty())
     return;
   trace::StepAccount found = trace::account(program, spans);
@@ -199,9 +202,8 @@ std::string leftover(
 }
 
 std::string first_text(const std::string& mine, MPI_Comm comm) {
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
+  const auto [rank, text] = comm::mpi::first_text(mine, comm);
+  return text.empty() ? "" : fmt::format("rank {}: {}", rank, text);
 }
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {
@@ -267,7 +269,9 @@ std::vector<LinkBytes> bytes_of_rank(engine::Runtime& runtime) {
 
 void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
   result.bytes_source = runtime.transport().bytes_source();
-  result.bytes = comm::mpi::gather_lists(bytes_of_rank(runtime), comm, "gathering byte counters");
+  const auto bytes =
+      comm::mpi::gather_lists(bytes_of_rank(runtime), comm, "gathering byte counters");
+  result.bytes = list_of(bytes | std::views::join);
   const std::string call = first_text(comm::mpi::take_uncounted(), comm);
   if (runtime.rank() != 0)
     return;
@@ -295,28 +299,13 @@ void TimedSteps::add(const engine::Executor& executor, double seconds) {
   kept_.push_back({executor.started(), executor.spans()});
 }
 
-trace::StepSpans TimedSteps::gather(
-    const schedule::Program& program, int step, MPI_Comm comm) const {
+trace::StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
   const Kept& mine = kept(step);
   const std::vector<double> started =
       comm::mpi::gather(mine.started + clock_offset(comm), comm, "gathering starts");
-  static_assert(sizeof(engine::Span) == 3 * sizeof(double), "spans travel as doubles");
-  // One rank after the other: together they may be more doubles than an int can count.
-  const auto doubles = [](const std::vector<engine::Span>& spans) {
-    return static_cast<int>(3 * spans.size());
-  };
-  if (rank_in(comm) != 0) {
-    check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm),
-        "sending spans");
+  trace::StepSpans all = comm::mpi::gather_lists(mine.spans, comm, "gathering spans");
+  if (all.empty())
     return {};
-  }
-  trace::StepSpans all = {mine.spans};
-  for (int from = 1; from < size_of(comm); ++from) {
-    const std::size_t actions = program.ranks[program.rank_of(from)].actions.size();
-    std::vector<engine::Span>& spans = all.emplace_back(actions);
-    check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
-        "gathering spans");
-  }
   const double first = *std::ranges::min_element(started);
   for (std::size_t r = 0; r < all.size(); ++r)
     for (engine::Span& span : all[r])

@@ -35,7 +35,7 @@ public:
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin.
   /// Collective.
-  trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
+  trace::StepSpans gather(int step, MPI_Comm comm) const;
 
 private:
   struct Kept {

@@ -2,7 +2,7 @@
 // The same step again, from the same state: every bit must be the same, or data are corrupted
 // silently.
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sstream>
 #include "base/error.hpp"
 #include "harness/case_runner.hpp"
@@ -99,12 +99,11 @@ std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
     });
     wait_for_all(world_);
   }
+  const auto texts = comm::mpi::gather_lists(differing, world_, "gathering deviations");
+  std::istringstream lines(fmt::format("{}", fmt::join(texts, "")));
   std::vector<std::string> all;
-  for (const std::string& text : comm::mpi::gather_texts(differing, world_)) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-      all.push_back(line);
-  }
+  for (std::string line; std::getline(lines, line);)
+    all.push_back(line);
   return all;
 }
 }  // namespace minitaw::harness

@@ -63,11 +63,10 @@ SLURM_MEM_ SLURM_DISTRIBUTION SLURM_HINT
 )";
 }  // namespace
 
-HostNames::HostNames(std::vector<std::string> of_node, bool shown)
-    : names_(std::move(of_node)),
+HostNames::HostNames(std::map<int, std::string> of_nodes, bool shown)
+    : names_(std::move(of_nodes)),
       shown_(shown) {
-  for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
-    std::string full = names_[static_cast<std::size_t>(node)];
+  for (auto [node, full] : names_) {
     std::ranges::transform(full, full.begin(), lower);
     for (const std::string& form : {full, full.substr(0, full.find('.'))})
       if (!form.empty())

@@ -21,8 +21,8 @@ class HostNames {
 public:
   /// No names: every text passes.
   HostNames() = default;
-  /// The names of each node's host. With `shown` (run --hosts) texts pass unchanged.
-  explicit HostNames(std::vector<std::string> of_node, bool shown = false);
+  /// The names of hosts, by node. With `shown` (run --hosts) texts pass unchanged.
+  explicit HostNames(std::map<int, std::string> of_nodes, bool shown = false);
 
   bool shown() const { return shown_; }
 
@@ -32,7 +32,7 @@ public:
   std::string hidden(const std::string& text) const;
 
 private:
-  std::vector<std::string> names_;
+  std::map<int, std::string> names_;
   std::vector<std::pair<std::string, int>>
       forms_;  ///< of names in small letters, and their nodes; longest first
   bool shown_ = false;

@@ -8,18 +8,15 @@
 namespace minitaw::topology {
 /// The nodes of a job, and where one rank is on its own.
 struct Placement {
-  Groups nodes;                      ///< ranks of each node, in rank order
-  std::vector<std::string> hosts{};  ///< host name of each node
-  int node = 0;                      ///< of this rank
-  int local_rank = 0;                ///< of this rank on its node
-  /// That each rank may run on, ascending; empty: not known.
-  std::vector<std::vector<int>> cores{};
-  int node_cores = 1;  ///< that the processes of this node may run on, taken together
-
-  const std::vector<int>& own_cores() const { return cores[nodes.rank(node, local_rank)]; }
+  Groups nodes;              ///< ranks of each node, in rank order
+  int node = 0;              ///< of this rank
+  int local_rank = 0;        ///< of this rank on its node
+  std::string host{};        ///< name of that node
+  std::vector<int> cores{};  ///< that this rank may run on, ascending; empty: not known
+  int node_cores = 1;        ///< that the processes of this node may run on, taken together
 };
 
-/// Where one rank of the job computes, as every rank knows it.
+/// Where one rank of the job computes, as rank 0 knows it.
 struct RankPlace {
   int machine = 0;           ///< cores of one number are the same for ranks of one machine
   std::vector<int> cores{};  ///< that it may run on, ascending; empty: not known

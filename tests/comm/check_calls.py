@@ -30,6 +30,7 @@ CARRY_NOTHING = {
     "Iprobe",
     "Irecv",
     "Mrecv",
+    "Probe",
     "Recv",
     "Request_free",
     "Test",

@@ -98,8 +98,10 @@ Way way_over_mpi(Reach reach) {
 /// By UUID: devices of two nodes may have the same place on their buses.
 bool devices_are_shared() {
   const auto at = static_cast<std::size_t>(Kokkos::device_id());
-  const auto uuids = mpi::gather_texts(topology::visible_devices().at(at).uuid, MPI_COMM_WORLD);
-  return topology::shared_device(uuids).has_value();
+  const auto uuids = mpi::gather_lists(
+      topology::visible_devices().at(at).uuid, MPI_COMM_WORLD, "gathering devices");
+  const char* const shared = topology::shared_device(uuids) ? "shared" : "";
+  return !mpi::broadcast(shared, MPI_COMM_WORLD).empty();
 }
 
 /// NCCL's transport with the memory and queues that it works with.
@@ -203,7 +205,8 @@ TEST(Reach, IsTheSameOnAllRanks) {
   if (kernels_on_host) {
     EXPECT_EQ(reach_with(nullptr), Reach::staged) << "no MPI takes device pointers here";
   }
-  EXPECT_THROW((void)reach_with(rank == 0 ? "maybe" : nullptr), InputError) << "on all ranks";
+  for (const char* wrong : {"maybe", ""})
+    EXPECT_THROW((void)reach_with(rank == 0 ? wrong : nullptr), InputError) << "on all ranks";
   unsetenv("MINITAW_MPI_DIRECT");
 }
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
   EXPECT_FALSE(last.keeps_all());
   execute(last);
   const std::vector<Span> executed = execute(last);
-  const trace::StepSpans spans = last.gather(runtime_->program(), 1, MPI_COMM_WORLD);
+  const trace::StepSpans spans = last.gather(1, MPI_COMM_WORLD);
   if (rank_ != 0)
     return;
   expect_alike(spans[0], executed);
@@ -99,7 +99,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
   execute(steps);
   const std::vector<Span> executed = execute(steps, late, seconds);
   execute(steps);
-  const trace::StepSpans spans = steps.gather(program, 1, MPI_COMM_WORLD);
+  const trace::StepSpans spans = steps.gather(1, MPI_COMM_WORLD);
   ASSERT_EQ(spans.size(), rank_ == 0 ? program.ranks.size() : 0);
   if (rank_ != 0)
     return;

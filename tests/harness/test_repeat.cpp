@@ -84,10 +84,12 @@ TEST_F(Repeat, NamesTheRankAndTensorOfABitThatFlips) {
     const auto found = deviations(c, rank, repetition, [&](const engine::Runtime& runtime) {
       flip(runtime.arena().optimiser(0).data + first.element * sizeof(float) + 3, std::byte{0x40});
     });
-    EXPECT_THAT(found,
-        ElementsAre(fmt::format(
-            "rank {}, repetition {}: the weights of {}", rank, repetition, first.tensor)))
-        << c.schedule;
+    if (job_.rank() == 0) {
+      EXPECT_THAT(found,
+          ElementsAre(fmt::format(
+              "rank {}, repetition {}: the weights of {}", rank, repetition, first.tensor)))
+          << c.schedule;
+    }
   }
 }
 
@@ -99,6 +101,8 @@ TEST_F(Repeat, NamesTheRankThatComputesWithAnotherBit) {
     const model::Buffer weights = runtime.arena().slot({schedule::SlotClass::owned, 0});
     flip(weights.data + 2, std::byte{0x40});
   });
+  if (job_.rank() != 0)
+    return;
   const auto of = [&](int r, std::string_view what) {
     const std::string begin = fmt::format("rank {}, repetition 2: {}", r, what);
     return std::ranges::count_if(

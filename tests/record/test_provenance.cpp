@@ -9,7 +9,7 @@
 namespace minitaw::record {
 namespace {
 using testing::Each, testing::EndsWith, testing::HasSubstr, testing::Not;
-const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
+const HostNames hosts({{0, "gpu017.cluster.example.org"}, {1, "io4"}, {2, "gpu018"}});
 
 class Environment : public testing::Test {
 protected:
@@ -66,7 +66,7 @@ TEST_F(Environment, WithAPathOrAHostIsOnlySaidToBeSet) {
           "NCCL_DEBUG_FILE=(not kept)",
           "NCCL_NET=(not kept)",
           "OMPI_MCA_btl_tcp_if_include=(not kept)"}));
-  EXPECT_THAT(recorded_environment(HostNames({"io4"}, true)),
+  EXPECT_THAT(recorded_environment(HostNames({{0, "io4"}}, true)),
       testing::IsSupersetOf({"NCCL_NET=Io4", "NCCL_DEBUG_FILE=(not kept)"}));
 }
 
@@ -77,9 +77,9 @@ TEST(HostNames, AreReplacedByTheirNodes) {
            {"(IO4)", "(node 1)"},
            {"", ""}})
     EXPECT_EQ(hosts.hidden(said), hidden);
-  EXPECT_EQ(HostNames({"node", "n"}).hidden("node n"), "node 0 node 1")
+  EXPECT_EQ(HostNames({{0, "node"}, {1, "n"}}).hidden("node n"), "node 0 node 1")
       << "once, whatever they are called";
-  EXPECT_EQ(HostNames({"gpu017"}, true).hidden("gpu017 is lost"), "gpu017 is lost");
+  EXPECT_EQ(HostNames({{0, "gpu017"}}, true).hidden("gpu017 is lost"), "gpu017 is lost");
 }
 
 std::string text_of(const Provenance& p, const std::string& name) {
@@ -91,7 +91,7 @@ TEST_F(Environment, IsAmongWhatCanBeKnownWithoutAJob) {
   deck::Deck deck;
   deck.text = "data = \"/scratch/cn7/x\"\n";
   const Provenance p =
-      collect(deck, {"minitaw", "my cn7.toml", "--set", "data=it's"}, HostNames({"cn7"}));
+      collect(deck, {"minitaw", "my cn7.toml", "--set", "data=it's"}, HostNames({{0, "cn7"}}));
   for (const auto& [name, said] :
       {std::pair{"command", "^minitaw 'my cn7.toml' --set 'data=it'.''s'$"},  // as it was written
           {"deck", "^data = \"/scratch/cn7/x\"\n$"},
@@ -113,7 +113,7 @@ TEST(Provenance, SaysWhatLinksWereShapedToAndNothingElse) {
 }
 
 TEST(RankMap, FirstRanksHaveALineEach) {
-  const std::vector<std::string> names = {"cn1", "cn2", "cn3"};
+  const std::map<int, std::string> names = {{0, "cn1"}, {1, "cn2"}, {2, "cn3"}};
   std::vector<topology::RankPlace> ranks = {{.cores = {0}, .node = 0, .unit = "host, 1 thread"},
       {.cores = {0, 1, 2, 3, 8}, .node = 1, .unit = "device 0, NVIDIA H100", .uuid = "GPU-5"}};
   const std::string first = "# rank 0: node 0, cores 0, host, 1 thread\n"

@@ -101,19 +101,14 @@ std::string_view name_of(Reach reach) {
 
 Reach agreed_reach(MPI_Comm world) {
   const char* const wish = std::getenv("MINITAW_MPI_DIRECT");
-  Reach reach = Reach::direct;
-  for (const std::string& text : gather_texts(wish != nullptr  ? wish
-                                              : device_aware() ? "1"
-                                                               : "0",
-           world)) {
-    if (text != "0" && text != "1")
-      throw InputError("MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device "
-                       "pointers) or 0 (it does not)",
-          text);
-    if (text == "0")
-      reach = Reach::staged;
-  }
-  return reach;
+  const std::string mine = wish != nullptr ? wish : device_aware() ? "1" : "0";
+  const bool is_staged = mine == "0", is_known = is_staged || mine == "1";
+  const auto [rank, wrong] = first_text(is_known ? "" : fmt::format("\"{}\"", mine), world);
+  if (!wrong.empty())
+    throw InputError("MINITAW_MPI_DIRECT is {}; it may be 1 (MPI takes device "
+                     "pointers) or 0 (it does not)",
+        wrong);
+  return largest(is_staged ? 1 : 0, world) > 0 ? Reach::staged : Reach::direct;
 }
 
 std::unique_ptr<Transport> device_transport(

@@ -2,11 +2,8 @@
 #include "comm/mpi/mpi.hpp"
 #include <algorithm>
 #include <exception>
-#include <numeric>
-#include <ranges>
 #include <regex>
 #include <sched.h>
-#include <set>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "topology/system.hpp"
@@ -38,18 +35,19 @@ double largest(double mine, MPI_Comm comm) {
   return all;
 }
 
-std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
+std::string broadcast(std::string text, MPI_Comm comm, int root) {
+  int size = static_cast<int>(text.size());
+  check(MPI_Bcast(&size, 1, MPI_INT, root, comm), "sharing the length of a text");
+  text.resize(size);
+  check(MPI_Bcast(text.data(), size, MPI_CHAR, root, comm), "sharing a text");
+  return text;
+}
+
+std::pair<int, std::string> first_text(const std::string& mine, MPI_Comm comm) {
   const int ranks = size_of(comm);
-  const int size = static_cast<int>(mine.size());
-  const std::vector<int> sizes = all_gather(size, comm, "gathering texts");
-  std::vector<int> starts(ranks);
-  std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), 0);
-  std::string all(starts.back() + sizes.back(), '\0');
-  check(MPI_Allgatherv(
-            mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm),
-      "gathering texts");
-  return list_of(
-      std::views::iota(0, ranks), [&](int r) { return all.substr(starts[r], sizes[r]); });
+  int first = mine.empty() ? ranks : rank_in(comm);
+  check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "looking for a text");
+  return {first, first < ranks ? broadcast(mine, comm, first) : ""};
 }
 
 std::string library_line(const std::string& text) {
@@ -118,22 +116,15 @@ topology::Placement detect_placement(MPI_Comm world) {
 
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  const std::vector<std::string> names = gather_texts(name.data(), world);
-  for (int n = 0; n < place.nodes.count(); ++n)
-    place.hosts.push_back(names[place.nodes.first(n)]);
+  place.host = name.data();
 
-  const cpu_set_t own = own_cores();
-  const std::vector<cpu_set_t> all = all_gather(own, world, "gathering cores of ranks");
-  std::set<int> of_node;
-  for (int rank = 0; rank < place.nodes.ranks(); ++rank) {
-    std::vector<int>& cores = place.cores.emplace_back();
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &all[rank]))
-        cores.push_back(core);
-    if (place.nodes.group_of(rank) == place.node)
-      of_node.insert(cores.begin(), cores.end());
-  }
-  place.node_cores = std::max(static_cast<int>(of_node.size()), 1);
+  cpu_set_t cores = own_cores();
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &cores))
+      place.cores.push_back(core);
+  check(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, node.comm),
+      "gathering cores of a node");
+  place.node_cores = std::max(CPU_COUNT(&cores), 1);
   return place;
 }
 }  // namespace minitaw::comm::mpi

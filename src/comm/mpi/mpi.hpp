@@ -2,7 +2,6 @@
 #pragma once
 #include <fmt/format.h>
 #include <mpi.h>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -55,17 +54,17 @@ void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 /// for those who measure sleep, 0.2 ms at a time.
 double largest(double mine, MPI_Comm comm);
 
-/// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
-/// Collective; throws comm::Error, which says `what`.
+/// Returns the value of every rank of `comm` on rank 0; elsewhere none. Collective; throws
+/// comm::Error, which says `what`.
 template <class T>
 std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
-  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  std::vector<T> all(rank_in(comm) == 0 ? size_of(comm) : 0);
   check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
   return all;
 }
 
-/// The same on every rank.
+/// The same on every rank: of ten thousand, so only for small values.
 template <class T>
 std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
@@ -74,27 +73,36 @@ std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
   return all;
 }
 
-/// Returns the lists of all ranks of `comm` on rank 0, one after the other; elsewhere an empty one.
-/// Collective; throws comm::Error, which says `what`.
-template <class T>
-std::vector<T> gather_lists(const std::vector<T>& mine, MPI_Comm comm, std::string_view what) {
-  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
-  const int bytes = static_cast<int>(sizeof(T) * mine.size());
-  const std::vector<int> sizes = gather(bytes, comm, what);
-  std::vector<int> begins(sizes.size());
-  std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
-  std::vector<T> all;
-  if (rank_in(comm) == 0)
-    all.resize((begins.back() + sizes.back()) / sizeof(T));
-  check(
-      MPI_Gatherv(
-          mine.data(), bytes, MPI_BYTE, all.data(), sizes.data(), begins.data(), MPI_BYTE, 0, comm),
-      what);
+/// Returns the list, or text, of every rank of `comm` on rank 0; elsewhere none. One rank after the
+/// other: together they may be more bytes than an int can count. Collective; throws comm::Error,
+/// which says `what`.
+template <class List>
+std::vector<List> gather_lists(const List& mine, MPI_Comm comm, std::string_view what) {
+  using Value = typename List::value_type;
+  static_assert(std::is_trivially_copyable_v<Value>, "values travel as bytes");
+  constexpr int tag = 0;
+  if (rank_in(comm) != 0) {
+    const int bytes = static_cast<int>(sizeof(Value) * mine.size());
+    check(MPI_Send(mine.data(), bytes, MPI_BYTE, 0, tag, comm), what);
+    return {};
+  }
+  std::vector<List> all = {mine};
+  for (int from = 1; from < size_of(comm); ++from) {
+    MPI_Status status;
+    int bytes = 0;
+    check(MPI_Probe(from, tag, comm, &status), what);
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), what);
+    List& list = all.emplace_back(bytes / sizeof(Value), Value());
+    check(MPI_Recv(list.data(), bytes, MPI_BYTE, from, tag, comm, MPI_STATUS_IGNORE), what);
+  }
   return all;
 }
 
-/// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
-std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
+/// Returns the text of rank `root` of `comm` on every rank. Collective; throws comm::Error.
+std::string broadcast(std::string text, MPI_Comm comm, int root = 0);
+/// Returns the first rank of `comm` whose text is not empty, and that text, on every rank; an empty
+/// one if all are. Collective; throws comm::Error.
+std::pair<int, std::string> first_text(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 std::string library_version();
 /// Returns name and version from MPI_Get_library_version: its first line and MPICH's device,
@@ -122,7 +130,7 @@ private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };
 
-/// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's
-/// ranks lie apart.
+/// Detects nodes (from MPI), and the cores and host of this rank. Collective; throws InputError on
+/// all if a node's ranks lie apart.
 topology::Placement detect_placement(MPI_Comm world);
 }  // namespace minitaw::comm::mpi

@@ -39,7 +39,8 @@ void Energy::collect(MPI_Comm comm, CaseResult& result) const {
   // A counter that stands still, or was set back, has counted nothing.
   const double mine = used_ > 0 ? used_ / sharers : none;
   const std::vector<double> all = comm::mpi::gather(mine, comm, "gathering energies of ranks");
-  const std::string source = joined(comm::mpi::gather_texts(meter_.source(), comm));
+  const std::string source =
+      joined(comm::mpi::gather_lists(meter_.source(), comm, "gathering sources of energies"));
   const double sum = std::accumulate(all.begin(), all.end(), 0.0);
   const double tokens = tokens_of_step(result.settings) * std::ssize(result.seconds);
   result.found.emplace_back("energy_source", source);

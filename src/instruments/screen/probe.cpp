@@ -95,7 +95,7 @@ Probe::Probe(MPI_Comm world,
       local_(place.local_rank) {
   check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
   at_once_ = options_.one_machine || options_.shared_devices ? 1
-             : kernels::on_host ? std::max(1, place.node_cores / ranks_[rank_].threads)
+             : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
                                 : machine_.partners(Partner::inside);
   for (const Kernel& kernel : kernels_)
     quantities_.push_back({kernel.name, kernel.units});
@@ -121,10 +121,13 @@ std::vector<std::vector<double>> Probe::round() {
     measure_between();
   next("gathering");
   const rates::CoreUse mine = workbench_->core_use() - before;
-  const double share = rates::share_of_others(
-      ranks_, all_gather(mine, own_.comm, "gathering loads of cores"), rank_);
-  keep(load, std::isnan(share) ? nothing : std::max(0.0, share));
-  return gather();
+  const auto uses = comm::mpi::gather(mine, own_.comm, "gathering loads of cores");
+  std::vector<std::vector<double>> all = gather();
+  for (const int rank : indices(uses)) {
+    const double share = rates::share_of_others(ranks_, uses, rank);
+    all.back()[rank] = std::isnan(share) ? nothing : std::max(0.0, share);  // of `load`
+  }
+  return all;
 }
 
 /// All ranks come here before the next stage begins.

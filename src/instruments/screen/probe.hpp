@@ -49,6 +49,7 @@ std::unique_ptr<Workbench> make_workbench(MPI_Comm world,
 struct ProbeOptions {
   double seconds = 0.1;       ///< of each measurement of a rank or inside a node
   double link_seconds = 0.1;  ///< of each between nodes
+  int threads = 1;            ///< that this rank computes with
   int adapters = 1;           ///< of each node
   bool one_machine = false;   ///< all nodes share the cores of one: scripts/cluster
   bool shared_devices = false;
@@ -66,6 +67,7 @@ std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 /// sleep.
 class Probe {
 public:
+  /// `ranks`: of the job, on rank 0.
   Probe(MPI_Comm world,
       const topology::Placement& place,
       std::span<const topology::RankPlace> ranks,

@@ -99,7 +99,7 @@ public:
       const model::Shape& shape,
       bool shared_devices)
       : shape_(shape),
-        cores_(place.own_cores()),
+        cores_(place.cores),
         program_(program_of(place.nodes)),
         bytes_(model::block_matmul_parameters(shape) * sizeof(float)),
         exec_(engine::lane_space(schedule::Lane::compute)),

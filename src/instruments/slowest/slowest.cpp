@@ -46,12 +46,6 @@ double planned_flops(const engine::Runtime& runtime) {
 }
 }  // namespace
 
-rates::CoreUse Comparison::core_use() const {
-  if (places_.empty())
-    return {};
-  return rates::core_use(places_[rank_].cores, stat_);
-}
-
 void Comparison::begin_case(const harness::RunningCase& running) {
   rank_ = running.runtime.rank();
   steps_ = running.settings.steps;
@@ -59,12 +53,12 @@ void Comparison::begin_case(const harness::RunningCase& running) {
 
 void Comparison::before_step(int step) {
   if (step == 0)
-    begin_ = core_use();
+    begin_ = rates::core_use(cores_, stat_);
 }
 
 void Comparison::after_step(int step) {
   if (step + 1 == steps_)
-    end_ = core_use();
+    end_ = rates::core_use(cores_, stat_);
 }
 
 void Comparison::after_case(const harness::RunningCase& running, CaseResult& result) {

@@ -22,11 +22,13 @@ record::Remark remark();
 /// Compares the ranks of each case of a job whose ranks share neither cores nor devices.
 class Comparison final : public harness::Instrument {
 public:
-  /// `places`: of each rank of the job; none: they compute on devices. `stat` says how busy cores
-  /// are.
-  explicit Comparison(
-      std::vector<topology::RankPlace> places, std::filesystem::path stat = "/proc/stat")
-      : places_(std::move(places)),
+  /// `cores`: of this rank. `places`, on rank 0: of each rank of the job; none: they compute on
+  /// devices. `stat` says how busy cores are.
+  Comparison(std::vector<int> cores,
+      std::vector<topology::RankPlace> places,
+      std::filesystem::path stat = "/proc/stat")
+      : cores_(std::move(cores)),
+        places_(std::move(places)),
         stat_(std::move(stat)) {}
 
   void begin_case(const harness::RunningCase& running) override;
@@ -35,8 +37,7 @@ public:
   void after_case(const harness::RunningCase& running, CaseResult& result) override;
 
 private:
-  rates::CoreUse core_use() const;
-
+  std::vector<int> cores_;
   std::vector<topology::RankPlace> places_;
   std::filesystem::path stat_;
   int rank_ = 0, steps_ = 0;  ///< of the case

@@ -157,11 +157,11 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
     auto workbench = std::make_unique<Simulated>(rank, turn, one_machine);
     Simulated& simulated = *workbench;
     std::vector<topology::RankPlace> ranks;
-    for (int r = 0; r < 6; ++r)
-      ranks.push_back(
-          {.machine = one_machine ? 0 : node_of[r], .cores = cores_of[r], .threads = 2});
+    for (int r = 0; rank == 0 && r < 6; ++r)
+      ranks.push_back({.machine = one_machine ? 0 : node_of[r], .cores = cores_of[r]});
     const ProbeOptions options{40,
         0.5,
+        2,
         2,
         one_machine,
         shared_devices,

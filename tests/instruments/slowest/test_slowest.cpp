@@ -104,8 +104,9 @@ protected:
       std::ofstream(stat) << fmt::format("cpu{} {} 0 0 0 0 0 0 0 0 0\n", rank_, busy);
     };
     write();
-    harness::CaseRunner job(
-        MPI_COMM_WORLD, {.instruments = {std::make_shared<Comparison>(places, stat)}});
+    harness::CaseRunner job(MPI_COMM_WORLD,
+        {.instruments = {std::make_shared<Comparison>(
+             places[rank_].cores, is_root() ? places : std::vector<RankPlace>(), stat)}});
     Case c = harness::tests::small_case("ddp", topology::Groups({ranks}), ranks, 1);
     c.steps = 3;
     harness::Limits limits;
@@ -128,12 +129,12 @@ TEST_F(Comparing, IsOfTheTimesOfRanksThatNobodyDisturbs) {
   for (int r = 0; r < ranks_; ++r)
     places.push_back({0, {r}, 1});
   const CaseResult quiet = run(ranks_, places);
-  const int loaded = found_in(run(ranks_, places, 9)).rank;
-  const int beside_load = found_in(run(std::max(1, ranks_ - 1), places, 9)).rank;
+  const CaseResult loaded = run(ranks_, places, 9),
+                   beside_load = run(std::max(1, ranks_ - 1), places, 9);
   if (!is_root())
     return;
-  EXPECT_EQ(loaded, -1);
-  EXPECT_EQ(beside_load >= 0, ranks_ > 2) << "its ranks are undisturbed";
+  EXPECT_EQ(found_in(loaded).rank, -1);
+  EXPECT_EQ(found_in(beside_load).rank >= 0, ranks_ > 2) << "its ranks are undisturbed";
   std::vector<double> times;
   for (const trace::RankTime& time : quiet.time)
     times.push_back(time.compute);
@@ -151,8 +152,9 @@ TEST_F(Comparing, IsOfTimesForTheSameWork) {
   Case c = harness::tests::small_case("1f1b", topology::Groups({ranks_}), ranks_, 1);
   c.shape.vocab = 299;
   c.steps = 3;
-  harness::CaseRunner job(
-      MPI_COMM_WORLD, {.instruments = {std::make_shared<Comparison>(std::vector<RankPlace>())}});
+  harness::CaseRunner job(MPI_COMM_WORLD,
+      {.instruments = {
+           std::make_shared<Comparison>(std::vector<int>(), std::vector<RankPlace>())}});
   const CaseResult result = job.run(c, {}).result;
   if (!is_root())
     return;
