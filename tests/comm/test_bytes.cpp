@@ -7,19 +7,28 @@ namespace minitaw::comm::test {
 namespace {
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
 
-/// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; or 3, 3, 3, 2 and
-/// 0 numbers. A gather leaves out the next one's slice, a scatter the own; chains begin or end at
-/// member 1 and go round from there.
+/// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; 3, 3, 3 and 2; or
+/// 3, 3, 3, 2 and 0 numbers. A gather leaves out the next one's slice, a scatter the own; chains
+/// begin or end at member 1 and go round from there.
 TEST_P(Bytes, OfOneCallByHand) {
   World world(GetParam());
   if (world.ranks == 1)
     GTEST_SKIP() << "needs two ranks";
   using Sizes =
       std::map<int, std::vector<std::uint64_t>>;  // of each member, by the number of ranks
-  const Sizes gathered = {{2, {12, 10}}, {3, {14, 16, 14}}, {5, {16, 16, 18, 22, 16}}},
-              scattered = {{2, {10, 12}}, {3, {14, 14, 16}}, {5, {16, 16, 16, 18, 22}}},
-              out = {{2, {0, 22}}, {3, {0, 22, 22}}, {5, {0, 22, 22, 22, 22}}},
-              in = {{2, {22, 0}}, {3, {22, 0, 22}}, {5, {22, 0, 22, 22, 22}}};
+  const Sizes gathered = {{2, {12, 10}},
+                  {3, {14, 16, 14}},
+                  {4, {16, 16, 18, 16}},
+                  {5, {16, 16, 18, 22, 16}}},
+              scattered = {{2, {10, 12}},
+                  {3, {14, 14, 16}},
+                  {4, {16, 16, 16, 18}},
+                  {5, {16, 16, 16, 18, 22}}},
+              out = {{2, {0, 22}},
+                  {3, {0, 22, 22}},
+                  {4, {0, 22, 22, 22}},
+                  {5, {0, 22, 22, 22, 22}}},
+              in = {{2, {22, 0}}, {3, {22, 0, 22}}, {4, {22, 0, 22, 22}}, {5, {22, 0, 22, 22, 22}}};
   std::vector<std::uint64_t> expected = world.transport.sent();
   for (const int backwards :
       {0, 1}) {  // the communicator; ranks are its members, the other way round

@@ -44,6 +44,61 @@ TEST_P(Contract, OfEveryCollective) {
     }
 }
 
+/// Two replicas, or as many as there are ranks if these are odd: collectives in each and over all
+/// of them, and a message in each.
+TEST_P(Contract, OfReplicas) {
+  const int ranks = ranks_of_job(), replicas = ranks % 2 == 0 ? 2 : ranks, each = ranks / replicas;
+  if (ranks == 1)
+    GTEST_SKIP() << "needs two ranks";
+  constexpr std::array lanes = {Lane::inputs_group, Lane::inputs_recv};
+  schedule::Program plan;
+  plan.replicas = replicas;
+  plan.groups = topology::Groups({each});
+  plan.communicators = {{"world", plan.groups.members(0)}, {"replicas", {}}};
+  for (int r = 0; r < each; ++r) {
+    auto& actions = plan.ranks.emplace_back().actions;
+    for (int c = 0; c < 2; ++c)
+      actions.push_back({.kind = Call::all_reduce,
+          .lane = lanes[c],
+          .payload = Payload::gradient,
+          .communicator = c});
+    for (const Call call : {Call::send, Call::recv})
+      if (each > 1)
+        actions.push_back({.kind = call,
+            .lane = lane_of(call, Payload::weights, false),
+            .payload = Payload::weights,
+            .peer = (r + (call == Call::send ? 1 : each - 1)) % each});
+  }
+  const auto nccl = GetParam() == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr;
+  World world(GetParam(),
+      nccl == nullptr ? build(GetParam(), plan)
+                      : std::shared_ptr<Transport>(nccl, nccl->transport.get()));
+  world.nccl = nccl;
+  const int own = world.rank % each, first = world.rank - own;
+  std::array<std::vector<int>, 2> members;
+  for (int r = 0; r < each; ++r)
+    members[0].push_back(first + r);
+  for (int replica = 0; replica < replicas; ++replica)
+    members[1].push_back(replica * each + own);
+  for (int c = 0; c < 2; ++c) {
+    Values values(Dtype::fp32, 5);
+    for (int i = 0; i < 5; ++i)
+      values.set(i, contribution(world.rank, i));
+    world.execute(lanes[c], Call::all_reduce, values.collective(c));
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(values.at(i), sum_of(members[c], i)) << plan.communicators[c].name << " " << i;
+  }
+  if (each == 1)
+    return;
+  const int next = first + (own + 1) % each, previous = first + (own + each - 1) % each;
+  Values out(Dtype::fp32, 3), in(Dtype::fp32, 3);
+  for (int i = 0; i < 3; ++i)
+    out.set(i, contribution(world.rank, i));
+  world.exchange({out.message(true, next), in.message(false, previous)});
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(in.at(i), contribution(previous, i));
+}
+
 /// A value whose sums depend on the order of addition.
 float rough(int rank, std::int64_t i) {
   return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);

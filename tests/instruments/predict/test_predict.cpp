@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "deck/deck.hpp"
 #include "instruments/predict/predict.hpp"
 
 #include <filesystem>
