@@ -112,10 +112,10 @@ Json to_json(const Machine& machine, const Predicted& p) {
 }
 
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
-trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
-  const topology::Groups& groups =
-      std::ssize(p.spans) == c.ranks ? c.groups : p.plan->program->groups;
-  return trace::make_timeline(*p.plan->program,
+trace::Timeline timeline_of(const PlannedCase& plan, const Machine& machine, const Prediction& p) {
+  const Case& c = plan.settings;
+  const topology::Groups& groups = std::ssize(p.spans) == c.ranks ? c.groups : plan.program->groups;
+  return trace::make_timeline(*plan.program,
       p.spans,
       groups,
       fmt::format("{}: {} in groups {}{}\nS = {}, M = {}; {}: step {:.4g} s",
@@ -155,8 +155,7 @@ std::vector<Predicted> predict_all(const deck::Deck& deck,
     }
     Prediction p = predict::predict(plan, machine);
     if (!options.timeline.empty())
-      timelines.push_back(timeline_of(c, machine, p));
-    p.plan = {};
+      timelines.push_back(timeline_of(*plan, machine, p));
     p.spans = {};
     all.emplace_back(c, std::move(p));
   }

@@ -20,19 +20,18 @@ Plan Planner::plan(const Case& c) {
   if (const auto same = std::ranges::find(known_, c, settings); same != known_.end())
     return same->plan;
 
+  if (bytes_ > most) {
+    known_.clear();
+    bytes_ = 0;
+  }
   const schedule::Request request = request_of(c);
   std::shared_ptr<const schedule::Program> program;
-  if (const auto like = std::ranges::find(known_, request, &Known::request); like != known_.end())
+  if (const auto like = std::ranges::find(known_, request, &Known::request); like != known_.end()) {
     program = like->plan->program;
-  else
+  } else {
     program = std::make_shared<schedule::Program>(schedule::build_valid(request));
-
-  std::uint64_t bytes = schedule::program_bytes(*program);
-  for (const Known& known : known_)
-    if (known.plan->program != program)
-      bytes += schedule::program_bytes(*known.plan->program);
-  if (bytes > most)
-    known_.clear();
+    bytes_ += schedule::program_bytes(*program);
+  }
   known_.push_back({request, std::make_shared<PlannedCase>(c, program)});
   return known_.back().plan;
 }

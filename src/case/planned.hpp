@@ -23,7 +23,7 @@ using Plan = std::shared_ptr<const PlannedCase>;
 Plan plan_of(const Case& c);
 
 /// Plans cases, each once; cases that differ in sizes alone share a program. It keeps up to 32 MiB
-/// of programs, and the last one.
+/// of programs, and one more.
 class Planner {
 public:
   /// As plan_of().
@@ -36,5 +36,6 @@ private:
   };
 
   std::vector<Known> known_;
+  std::uint64_t bytes_ = 0;  ///< of their programs
 };
 }  // namespace minitaw

@@ -2,7 +2,6 @@
 #include "schedule/execute.hpp"
 #include <algorithm>
 #include <fmt/ranges.h>
-#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -30,34 +29,36 @@ public:
   using Check::Check;
 
   /// Messages keep their order between a sender, a receiver and for a payload, collectives in a
-  /// lane of a communicator. A rank calls sums among replicas alone: others do so where it does.
-  Matching run() {
+  /// lane of a communicator.
+  Matching run(int replicas) {
     std::map<std::tuple<int, int, Payload>, Calls> messages;
-    std::map<std::pair<int, Lane>, Calls> collectives;
-    std::vector<Place> among_replicas;
-    for (const int r : indices(program_.ranks)) {
-      const std::vector<Action>& actions = program_.ranks[r].actions;
+    std::map<std::tuple<int, int, Lane>, Calls> collectives;
+    for (int r = 0; r < replicas * std::ssize(program_.ranks); ++r) {
+      const int rank = program_.rank_of(r), replica = program_.replica_of(r);
+      const std::vector<Action>& actions = program_.ranks[rank].actions;
       result_.base.push_back(std::ssize(result_.transfers_of_actions));
       result_.transfers_of_actions.resize(result_.base.back() + actions.size(), -1);
-      for (std::int32_t i = 0; const Action& a : actions) {
+      for (const std::int32_t i : indices(actions)) {
+        const Action a = in_job(program_, actions[i], replica);
         if (a.kind == Kind::send)
           messages[{r, a.peer, a.payload}][r].push_back(i);
         if (a.kind == Kind::recv)
           messages[{a.peer, r, a.payload}][r].push_back(i);
-        if (is_collective(a.kind) && program_.communicators[a.communicator].among_replicas())
-          among_replicas.push_back({r, i});
-        else if (is_collective(a.kind))
-          collectives[{a.communicator, a.lane}][r].push_back(i);
-        ++i;
+        if (!is_collective(a.kind))
+          continue;
+        const bool joint = program_.communicators[a.communicator].among_replicas();
+        collectives[{a.communicator, joint ? rank : program_.job_rank(replica, 0), a.lane}][r]
+            .push_back(i);
       }
     }
     for (auto& [key, calls] : messages)
       join(matched_messages, {std::get<0>(key), std::get<1>(key)}, calls);
     result_.messages = result_.transfers();
-    for (auto& [key, calls] : collectives)
-      join(same_collectives, program_.communicators[key.first].ranks, calls);
-    for (const Place place : among_replicas)
-      result_.add({place});
+    for (auto& [key, calls] : collectives) {
+      const auto& [communicator, rank, lane] = key;
+      const bool alone = replicas == 1 && program_.communicators[communicator].among_replicas();
+      join(same_collectives, alone ? Ranks{rank} : members_of(program_, communicator, rank), calls);
+    }
     return std::move(result_);
   }
 
@@ -70,16 +71,16 @@ private:
     const auto& [rank, most] = *std::ranges::max_element(calls, {}, count);
     for (const int k : indices(most)) {
       const Place first{rank, most[k]};
-      std::vector<Place> sides;
       for (const int member : members) {
         if (std::ssize(calls[member]) <= k)
           fail(rule, first, "rank {} never joins it", member);
         const Place side{member, calls[member][k]};
         if (!same_transfer(at(first), at(side)))
           fail(rule, side, "meets {}; expected the same transfer", text_of(program_, first));
-        sides.push_back(side);
+        result_.sides.push_back(side);
+        result_.transfers_of_actions[result_.number(side)] = result_.transfers();
       }
-      result_.add(sides);
+      result_.first_side.push_back(std::ssize(result_.sides));
     }
   }
 
@@ -94,39 +95,10 @@ private:
   Matching result_;
 };
 
-/// What the transfers of one replica are where several are executed.
-Matching of_replicas(const Program& program, const Matching& one, int replicas) {
-  const std::int64_t actions = std::ssize(one.transfers_of_actions);
-  Matching all;
-  for (int replica = 0; replica < replicas; ++replica)
-    for (const std::int64_t base : one.base)
-      all.base.push_back(replica * actions + base);
-  all.transfers_of_actions.resize(replicas * actions, -1);
-  const auto in_replica = [&](std::int32_t transfer, int replica) {
-    return list_of(one.sides_of(transfer),
-        [&](Place side) { return Place{program.job_rank(replica, side.rank), side.action}; });
-  };
-  for (std::int32_t transfer = 0; transfer < one.transfers(); ++transfer) {
-    const Action& a = action_at(program, one.sides_of(transfer)[0]);
-    const bool joint =
-        a.communicator >= 0 && program.communicators[a.communicator].among_replicas();
-    std::vector<Place> sides;
-    for (int replica = 0; replica < replicas; ++replica) {
-      std::ranges::copy(in_replica(transfer, replica), std::back_inserter(sides));
-      if (!joint)
-        all.add(std::exchange(sides, {}));
-    }
-    if (joint)
-      all.add(sides);
-  }
-  all.messages = replicas * one.messages;
-  return all;
-}
 }  // namespace
 
 Matching match(const Program& program, int replicas) {
-  Matching one = Matcher(program).run();
-  return replicas == 1 ? std::move(one) : of_replicas(program, one, replicas);
+  return Matcher(program).run(replicas);
 }
 
 void execute(const Program& program, const std::function<void(Sides)>& perform) {
@@ -142,13 +114,6 @@ void execute(const Program& program, const std::function<void(Sides)>& perform) 
 }  // namespace minitaw::schedule::detail
 
 namespace minitaw::schedule {
-void Matching::add(const std::vector<Place>& its_sides) {
-  for (const Place side : its_sides)
-    transfers_of_actions[number(side)] = transfers();
-  sides.insert(sides.end(), its_sides.begin(), its_sides.end());
-  first_side.push_back(std::ssize(sides));
-}
-
 LaneMachine::LaneMachine(const Program& program, LaneRules rules, int replicas)
     : Check(program),
       rules_(std::move(rules)),

@@ -60,7 +60,7 @@ protected:
 }  // namespace detail
 
 /// The transfers of a program, counted: messages, then collectives. Of one replica, or of several
-/// that are executed together: one behind the other, then the sums among them.
+/// that are executed together.
 struct Matching {
   std::vector<std::int64_t> base;                  ///< an action's number: base[rank] + its index
   std::vector<std::int32_t> transfers_of_actions;  ///< by number; -1: a local action
@@ -81,9 +81,6 @@ struct Matching {
     return Sides(sides).subspan(
         first_side[transfer], first_side[transfer + 1] - first_side[transfer]);
   }
-
-  /// Adds a transfer, which the sides then belong to.
-  void add(const std::vector<Place>& its_sides);
 };
 
 /// What is known of the finished actions of each lane of a rank, in order.

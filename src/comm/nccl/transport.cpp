@@ -71,29 +71,15 @@ void in_group(Api& api, const Work& work) {
 
 struct Member {
   CommunicatorPlan plan;
-  int number = -1;  ///< of the plan
-  int colour = -1;  ///< of those who split it off together
+  int number = -1;             ///< of the plan
+  int colour = -1;             ///< of those who split it off together
+  int index = 0, members = 1;  ///< this rank's place among them
   std::unique_ptr<Communicator> communicator{};
 
   int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
 };
-
-/// The plan of a rank of the job, in whose numbers it then is.
-CommunicatorPlan in_job(CommunicatorPlan plan, const schedule::Program& program, int job_rank) {
-  const int replica = program.replica_of(job_rank);
-  if (plan.communicator >= 0)
-    plan.ranks = members_of(program, plan.communicator, job_rank);
-  else
-    for (int& rank : plan.ranks)
-      rank = program.job_rank(replica, rank);
-  std::set<std::pair<int, int>> links;
-  for (const auto& [from, to] : plan.links)
-    links.emplace(program.job_rank(replica, from), program.job_rank(replica, to));
-  plan.links = std::move(links);
-  return plan;
-}
 
 /// Rank 0's unique id on all ranks; if it could not make one, all throw.
 UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
@@ -134,11 +120,17 @@ public:
       const CommunicatorPlan& plan = plans[number];
       if (std::ranges::count(plan.ranks, own) == 0)
         continue;
-      const bool joint =
-          plan.communicator >= 0 && program.communicators[plan.communicator].among_replicas();
-      members_.push_back({.plan = in_job(plan, program, rank),
-          .number = number,
-          .colour = joint ? own : program.replica_of(rank) * count + number});
+      Member& member = members_.emplace_back(plan, number);
+      const int replica = program.replica_of(rank);
+      if (plan.among_replicas(program)) {
+        member.colour = own;
+        member.index = replica;
+        member.members = program.replicas;
+      } else {
+        member.colour = replica * count + number;
+        member.index = member.index_of(own);
+        member.members = static_cast<int>(plan.ranks.size());
+      }
     }
     const auto limit = Clock::now() + std::chrono::seconds(300);
     const UniqueId id = agreed_id(world, rank, api);
@@ -146,7 +138,7 @@ public:
       use([&] { world_ = api_.init(program.job_ranks(), id, rank); });
       wait_ready(*world_, limit);
       for (const std::vector<int>& round : rounds(plans))
-        split(round, rank, limit);
+        split(round, limit);
     } catch (...) {
       abort();
       throw;
@@ -237,13 +229,13 @@ private:
   }
 
   /// A rank without a plan of this round has colour -1.
-  void split(const std::vector<int>& round, int rank, Clock::time_point limit) {
+  void split(const std::vector<int>& round, Clock::time_point limit) {
     Member* member = &nobody_;
     for (Member& mine : members_)
       if (std::ranges::count(round, mine.number) > 0)
         member = &mine;
     // Kept in any case: NCCL writes to it until all ranks are ready.
-    use([&] { member->communicator = world_->split(member->colour, member->index_of(rank)); });
+    use([&] { member->communicator = world_->split(member->colour, member->index); });
     wait_ready(*world_, limit);
     if (member != &nobody_)
       wait_ready(*member->communicator, limit);
@@ -299,6 +291,8 @@ class NcclTransport final : public Transport {
 public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
       : Transport("nccl", mpi::rank_in(world, program), program),
+        ranks_(static_cast<int>(program.ranks.size())),
+        own_(program_rank(rank())),
         queues_(options.queues),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
@@ -320,7 +314,8 @@ public:
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
     const Lane sender = lane_of(m.payload);
-    const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
+    const int peer = program_rank(m.peer);
+    const auto link = m.send ? std::pair(own_, peer) : std::pair(peer, own_);
     const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == sender && plan.links.contains(link);
     });
@@ -329,7 +324,7 @@ private:
         m.data,
         m.bytes,
         Type::bytes,
-        member.index_of(m.peer)};
+        member.index_of(peer)};
     communicators_.launch(
         *member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
     if (m.send)
@@ -347,12 +342,15 @@ private:
     return nullptr;
   }
 
+  /// In the program, of a rank of this replica.
+  int program_rank(int rank) const { return rank % ranks_; }
+
   Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
   /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its
   /// member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
-    const int members = static_cast<int>(self.plan.ranks.size());
+    const int members = self.members;
     const auto at = [&](const Range& range) {
       return c.data + range.begin * model::bytes_of(c.dtype);
     };
@@ -364,7 +362,7 @@ private:
         };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
-      const Range own = slice(c.elements, members, self.index_of(rank()));
+      const Range own = slice(c.elements, members, self.index);
       if (!gathers && kind != Kind::reduce_scatter)
         return issue(kind, c.data, c.data, c.elements, root);
       if (c.elements % members == 0)
@@ -391,24 +389,20 @@ private:
     const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
-      collective(member,
-          kind,
-          0,
-          {.data = memory(caller),
-              .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+      collective(member, kind, 0, {.data = memory(caller), .elements = member.members});
     if (member.plan.links.empty())
       return;
     // On a communicator of messages a rank only sends or only receives.
-    const auto sends = [&](const auto& link) { return link.first == rank(); };
+    const auto sends = [&](const auto& link) { return link.first == own_; };
     const Lane lane = std::ranges::any_of(member.plan.links, sends) ? caller
                       : caller == Lane::inputs_send                 ? Lane::inputs_recv
                                                                     : Lane::gradients_recv;
     communicators_.launch(*member.communicator, [&] {
       std::byte* place = memory(lane);
       for (const auto& [from, to] : member.plan.links) {
-        if (from != rank() && to != rank())
+        if (from != own_ && to != own_)
           continue;
-        const bool send = from == rank();
+        const bool send = from == own_;
         member.communicator->issue({send ? Kind::send : Kind::recv,
                                        place,
                                        place,
@@ -421,6 +415,7 @@ private:
     });
   }
 
+  int ranks_, own_;
   std::array<Queue, schedule::lanes> queues_;
   Communicators communicators_;
 };
@@ -461,7 +456,7 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
         .communicator = call.second,
         .ranks = communicator.ranks,
         .kinds = std::move(kinds)});
-    if (communicator.among_replicas())  // one for each of them
+    if (communicator.among_replicas())
       plans.back().ranks = list_of(indices(program.ranks));
   }
   return plans;

@@ -48,6 +48,11 @@ struct CommunicatorPlan {
   std::vector<int> ranks{};
   std::set<schedule::Kind> kinds{};       ///< collectives that the program calls here
   std::set<std::pair<int, int>> links{};  ///< from and to, of messages
+
+  bool among_replicas(const schedule::Program& program) const {
+    return communicator >= 0 && program.communicators[communicator].among_replicas();
+  }
+
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 

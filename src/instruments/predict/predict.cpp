@@ -85,9 +85,8 @@ Prediction predict(const Plan& plan, const Machine& machine) {
   const Case& c = plan->settings;
   const Step step = step_of(plan, machine);
   Prediction result = simulate(step, device_costs(step));
-  result.traffic.between *= c.replicas / step.simulated();
+  result.traffic.between *= c.replicas / step.replicas();
   result.memory = memory_of(*plan);
-  result.plan = plan;
   result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = model::flops_per_token(c.shape) * result.tokens_per_s / (c.ranks * peak);

@@ -18,14 +18,13 @@ struct Prediction {
   double tokens_per_s = 0;  ///< of all ranks
   /// Matrices and causal attention over the peak; NaN: the peak is not known.
   double mfu = std::numeric_limits<double>::quiet_NaN();
-  trace::StepAccount account;
+  trace::StepAccount account{};
   /// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side
   /// count, as in NCCL.
   double transfer = 0;
-  Traffic traffic;
-  std::size_t memory = 0;  ///< bytes, of the rank that needs most
-  Plan plan;
-  trace::StepSpans spans;  ///< of all ranks, or of one replica if all are alike
+  Traffic traffic{};
+  std::size_t memory = 0;    ///< bytes, of the rank that needs most
+  trace::StepSpans spans{};  ///< of all ranks, or of one replica if all are alike
 };
 
 /// What a simulation executes.
@@ -36,7 +35,10 @@ struct Step {
   /// nodes.
   bool all_replicas = true;
 
-  int simulated() const { return all_replicas ? plan->program->replicas : 1; }
+  int replicas() const { return all_replicas ? plan->program->replicas : 1; }
+
+  /// Spans of all ranks that are simulated, of no length.
+  trace::StepSpans spans() const;
 };
 
 /// Simulates a step whose actions have the durations `costs`.

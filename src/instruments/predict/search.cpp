@@ -156,7 +156,6 @@ void predict_promising(std::vector<Candidate>& all,
     }
     Prediction prediction = predict(planner.plan(c.settings), machine);
     prediction.spans = {};
-    prediction.plan = {};
     Case in_groups = c.settings;
     in_groups.groups = groups;  // whose number pipelines and flat FSDP do not know
     if (!steps.emplace(deck::identity(in_groups), prediction.seconds).second) {

@@ -40,13 +40,11 @@ public:
       : step_(step),
         costs_(costs),
         network_(machine_),
-        lanes_(program_, rules_of(machine_), step.simulated()),
+        lanes_(program_, rules_of(machine_), step.replicas()),
         arrived_(lanes_.matching().transfers()),
+        spans_(step.spans()),
         sent_(machine_.all_adapters()),
-        received_(machine_.all_adapters()) {
-    for (int r = 0; r < step.simulated() * std::ssize(program_.ranks); ++r)
-      spans_.emplace_back(program_.ranks[program_.rank_of(r)].actions.size());
-  }
+        received_(machine_.all_adapters()) {}
 
   void run() {
     start_ready();
@@ -223,12 +221,11 @@ private:
   /// Actions of a lane count as finished in order, and the receive of an eager message when it has
   /// started too.
   void end_in_order() {
-    for (std::size_t r = 0; r < spans_.size(); ++r) {
+    for (const int r : indices(spans_)) {
       std::array<double, schedule::lanes> last{};
-      for (std::size_t i = 0; i < spans_[r].size(); ++i) {
+      for (const int i : indices(spans_[r])) {
         Span& s = spans_[r][i];
-        const Place place{static_cast<int>(r), static_cast<int>(i)};
-        double& lane = last[index_of(action_at(program_, place).lane)];
+        double& lane = last[index_of(action_at(program_, {r, i}).lane)];
         s.end = lane = std::max({lane, s.begin, s.end});
       }
     }
@@ -290,12 +287,19 @@ std::shared_ptr<T[]> shared(std::size_t count) {
 }
 }  // namespace
 
+trace::StepSpans Step::spans() const {
+  trace::StepSpans all;
+  for (int replica = 0; replica < replicas(); ++replica)
+    for (const schedule::RankProgram& rank : plan->program->ranks)
+      all.emplace_back(rank.actions.size());
+  return all;
+}
+
 Prediction simulate(const Step& step, const schedule::Costs& costs) {
   const schedule::Program& program = *step.plan->program;
-  Prediction result;
-  std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : program.ranks)
-    actions += step.simulated() * rank.actions.size();
+  Prediction result{.spans = step.spans()};
+  auto all = result.spans | std::views::join;
+  const auto actions = std::ranges::distance(all);
   const auto spans = shared<Span>(actions);
   const auto traffic = shared<Traffic>(1);
   apart([&] {
@@ -305,18 +309,12 @@ Prediction simulate(const Step& step, const schedule::Costs& costs) {
     std::ranges::copy(simulation.spans() | std::views::join, spans.get());
   });
   result.traffic = *traffic.get();
-  const Span* next = spans.get();
-  for (int r = 0; r < step.simulated() * std::ssize(program.ranks); ++r) {
-    const Span* const first =
-        std::exchange(next, next + program.ranks[program.rank_of(r)].actions.size());
-    result.spans.emplace_back(first, next);
-  }
-  for (std::size_t r = 0; r < result.spans.size(); ++r)
-    for (std::size_t i = 0; i < result.spans[r].size(); ++i) {
+  std::copy_n(spans.get(), actions, all.begin());
+  for (const int r : indices(result.spans))
+    for (const int i : indices(result.spans[r])) {
       const Span& span = result.spans[r][i];
       result.seconds = std::max(result.seconds, span.end);
-      const Place place{static_cast<int>(r), static_cast<int>(i)};
-      if (is_communication(action_at(program, place).kind))
+      if (is_communication(action_at(program, {r, i}).kind))
         result.transfer += span.end - span.begin;
     }
   result.transfer /= result.spans.size();

@@ -416,10 +416,10 @@ Case case_of(const std::string& schedule, int ranks, const topology::Groups& gro
 }
 
 /// Seconds of the actions of a rank by their kind; those of one kind take as long, but for updates.
-std::map<Kind, double> seconds_by_kind(const Prediction& p, int rank) {
+std::map<Kind, double> seconds_by_kind(const Plan& plan, const Prediction& p, int rank) {
   std::map<Kind, double> seconds;
   for (std::size_t i = 0; i < p.spans[rank].size(); ++i)
-    seconds[p.plan->program->ranks[rank].actions[i].kind] =
+    seconds[plan->program->ranks[rank].actions[i].kind] =
         p.spans[rank][i].end - p.spans[rank][i].begin;
   return seconds;
 }
@@ -447,9 +447,10 @@ TEST(Predict, TimesActionsByHand) {
       Case c = case_of("ddp", 2, topology::Groups({2}));
       c.shape.recompute = recompute;
       c.shape.micro_batch = b;
-      const Prediction p = predict(plan_of(c), machine);
+      const Plan plan = plan_of(c);
+      const Prediction p = predict(plan, machine);
       for (int r = 0; r < 2; ++r) {
-        std::map<Kind, double> seconds = seconds_by_kind(p, r);
+        std::map<Kind, double> seconds = seconds_by_kind(plan, p, r);
         EXPECT_NEAR(seconds[Kind::forward], 1e-3 + b * 1e-9 * F, 1e-8);
         EXPECT_NEAR(seconds[Kind::backward],
             1e-3 + b * 1e-9 * (2 * matrices + 8 * scores + backward_rest + more),
