@@ -167,7 +167,7 @@ def trace(timelines):
         )
         fields = ["ph", "name", "cat", "pid", "tid", "ts", "dur", "args"]
         events += shown[fields].to_dict("records")
-    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
 
 
 # The command.
