@@ -59,19 +59,20 @@ def ending(*suffixes):
 # Files that the user has named.
 
 
-def read_bytes(name, head=0, check=lambda name, begin: None):
-    """A file or what comes out of a pipe; a device never ends. check() may refuse what it is by its
-    first bytes, before the rest is read."""
+def read_with(read, name):
+    """What read() returns of an open file or pipe; a device never ends."""
     try:
-        with open(name, "rb") as file:
-            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"{name} is a device, not a file")
-            begin = file.read(head)
-            check(name, begin)
-            return begin + file.read()
+        file = open(name, "rb")
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+            raise BadInput(f"{name} is a device, not a file")
+        return read(file)
     except (OSError, MemoryError) as error:
         why = getattr(error, "strerror", None) or "it does not fit into memory"
         raise BadInput(f"{name} cannot be read: {why}") from error
+
+
+def read_bytes(name):
+    return read_with(lambda file: file.read(), name)
 
 
 def write_file(path, content):

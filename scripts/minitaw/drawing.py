@@ -35,6 +35,7 @@ matplotlib.rcParams.update(
 
 WIDTH = 4.8  # inches; a page shows them on the width of a phone
 POINTS = 72  # of an inch
+DOTS = 130  # for an inch, where a picture has any
 LINE = 0.2  # inches of a line of a legend, title or note
 GRID = {"color": "#808080", "alpha": 0.25}
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the
@@ -108,18 +109,18 @@ def add_legend(drawn, axes):
         drawn.set_figheight(drawn.get_figheight() + height)
 
 
-def rendered(drawn, kind, dpi):
+def rendered(drawn, kind):
     """The bytes of a drawing: the same from the same numbers."""
     picture = io.BytesIO()
-    drawn.savefig(picture, format=kind, dpi=dpi, metadata=UNDATED.get(kind))
+    drawn.savefig(picture, format=kind, dpi=DOTS, metadata=UNDATED.get(kind))
     return picture.getvalue()
 
 
 def as_image(drawn):
     """A drawing as the address of an <img>."""
-    return "data:image/svg+xml;base64," + base64.b64encode(rendered(drawn, "svg", 150)).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(rendered(drawn, "svg")).decode()
 
 
 def save(drawn, path):
     """A picture that the user has named."""
-    write_file(path, rendered(drawn, pathlib.Path(path).suffix[1:], 130))
+    write_file(path, rendered(drawn, pathlib.Path(path).suffix[1:]))

@@ -2,8 +2,7 @@
 """When every action of a step ran: measured (minitaw run --timeline) or predicted (minitaw predict
 --timeline)."""
 
-from dataclasses import dataclass
-
+import numpy
 import pandas
 
 from .book import run_with
@@ -34,7 +33,8 @@ PHASES = {
 }
 PHASE_OF = {kind: phase for phase, (_, _, kinds) in PHASES.items() for kind in kinds.split()}
 LARGEST_NUMBER = 2**53  # that JSON keeps
-MOST_RANKS = 2**16  # that a drawing has rows for
+MOST_RANKS = 2**16  # that a step has
+SHOWN = range(32)  # ranks, unless others are asked for
 # Fields of an event. Both sides of a message and all members of a collective share a link; -1: does
 # not apply. Times are seconds since the step began.
 TEXTS = ["lane", "kind", "payload"]
@@ -43,38 +43,37 @@ TIMES = ["begin", "end"]
 TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, int) | dict.fromkeys(TIMES, float)
 
 
-@dataclass
 class Timeline:
-    """One step of all ranks."""
+    """One step of some ranks."""
 
-    heading: str
-    note: str  # below it
-    groups: list  # sizes
-    events: pandas.DataFrame  # an action a row
-
-    def __post_init__(self):
-        """Raises one of command.MISSHAPEN if an event cannot be. Adds what follows: phase (None: no
-        work, never drawn), when data move, and the row among the events of a rank and lane that
-        overlap."""
-        events = self.events = self.events.astype(TYPES)
-        if not 0 < min(self.groups) <= self.ranks <= MOST_RANKS:
+    def __init__(self, heading, note, groups, column, ranks=SHOWN):
+        """column(name): of the events of all ranks, too many to hold all columns. Raises one of
+        command.MISSHAPEN if an event cannot be. Adds what follows: phase (None: no work, never
+        drawn), when data move, and the row among the events of a rank and lane that overlap."""
+        count = sum(groups)
+        if not 0 < min(groups) <= count <= MOST_RANKS:
             raise ValueError("groups that are none")
-        good = events["rank"].between(0, self.ranks - 1) & (events.link >= -1)
-        if not (good & (events[TIMES] >= 0).all(axis=1) & (events.end < LARGEST_NUMBER)).all():
-            raise ValueError(f"an event that cannot be of {plural(self.ranks, 'rank')}")
+        self.heading, self.note, self.groups = heading, note, groups  # sizes
+        self.ranks = sorted({*range(count)} & {*ranks})
+        if len(self.ranks) < count:
+            self.heading += f"; {len(self.ranks)} of the ranks, chosen by --ranks"
+        at = numpy.flatnonzero(numpy.isin(column("rank"), self.ranks))
+        events = pandas.DataFrame({name: column(name)[at] for name in TYPES}).astype(TYPES)
+        self.events, self.length = events, column("end").max(initial=0)
+        good = (events.link >= -1).all() and (events[TIMES] >= 0).all(axis=None)
+        good = good and numpy.isin(column("rank"), range(count)).all()
+        if not (good and self.length < LARGEST_NUMBER):
+            raise ValueError(f"an event that cannot be of {plural(count, 'rank')}")
         moved = events.payload.map(PHASE_OF).fillna("weights")
         events["phase"] = events.kind.map(PHASE_OF).fillna(moved).mask(events.kind == "join", None)
-        latest = events.groupby("link").begin.transform("max")
-        events["moving"] = latest.mask(events.link < 0, events.begin).clip(upper=events.end)
+        if self.drawn.empty:
+            raise BadInput(f"--ranks: none of these acts in {heading}, of ranks 0 to {count - 1}")
+        links = column("link")
+        shared = numpy.isin(links, events.link[events.link >= 0])  # with ranks that are not shown
+        latest = pandas.Series(column("begin")[shared]).groupby(links[shared]).max()
+        moving = events.link.map(latest).fillna(events.begin)
+        events["moving"] = moving.clip(upper=events.end)
         events["row"] = rows_of(self.drawn).reindex(events.index, fill_value=-1)
-
-    @property
-    def ranks(self):
-        return sum(self.groups)
-
-    @property
-    def length(self):
-        return self.events.end.max() if len(self.events) else 0.0
 
     @property
     def drawn(self):
@@ -100,7 +99,7 @@ def rows_of(events):
 # Reading.
 
 
-def measured_timeline(case):
+def measured_timeline(case, ranks=SHOWN):
     """Of a case that run --timeline has kept."""
     path, run = case.file.path, run_with(case, "timeline/rank")
     if run is None:
@@ -109,10 +108,12 @@ def measured_timeline(case):
         )
 
     def made():
-        columns = {name: array(run, f"timeline/{name}") for name in (*TEXTS, *NUMBERS, *TIMES)}
-        found = Timeline(heading, "", group_sizes(run), pandas.DataFrame(columns))
+        found = Timeline(heading, "", group_sizes(run), column, ranks)
         found.note = note_on(run, found.length)
         return found
+
+    def column(name):
+        return array(run, f"timeline/{name}")
 
     heading = f"{describe(run)} (measured)"
     return guarded(path, made)
@@ -128,22 +129,22 @@ def note_on(run, length):
     )
 
 
-def predicted_timeline(one):
+def predicted_timeline(one, ranks):
     """Of one object of a file. Raises one of command.MISSHAPEN if it is none."""
     heading, _, note = clean(one["title"]).partition("\n")
-    columns = {name: one["events"][name] for name in (*NUMBERS, *TIMES)}
+    columns = {name: numpy.array(one["events"][name]) for name in TYPES}
     for name in TEXTS:
-        columns[name] = [one["codes"][name][code] for code in one["events"][name]]
-    return Timeline(f"{heading} (predicted)", note, one["groups"], pandas.DataFrame(columns))
+        columns[name] = numpy.array(one["codes"][name])[columns[name]]
+    return Timeline(f"{heading} (predicted)", note, one["groups"], columns.get, ranks)
 
 
-def predicted_timelines(path):
+def predicted_timelines(path, ranks=SHOWN):
     """Those of a file that minitaw predict --timeline has written."""
 
-    def timelines_of(content):
-        return list(map(predicted_timeline, content["timelines"]))
+    def made(content):
+        return [predicted_timeline(one, ranks) for one in content["timelines"]]
 
-    found = from_json(path, timelines_of, "timeline of minitaw predict --timeline")
+    found = from_json(path, made, "timeline of minitaw predict --timeline")
     if not found:
         raise BadInput(f"{path} holds no timeline; minitaw predict --timeline writes them")
     return found

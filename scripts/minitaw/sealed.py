@@ -5,16 +5,18 @@ The seal in front, length and CRC-32, is checked before HDF5 sees a byte. Then e
 at before a value is read: nothing may lead out of the file, load code, or claim more than there is.
 """
 
+import io
 import re
 import zlib
 
 import h5py
 from h5py import h5d, h5g, h5l, h5o
 
-from .command import BadInput, read_bytes
+from .command import BadInput, read_with
 
 SCHEMA = 5
 SEAL_BYTES = 512
+BLOCK = 1 << 20  # bytes; values of a larger file are read from disk as they are used
 SEAL_WORDS = b"miniTaw result, schema "
 DEEPEST = 4  # groups in one another
 RENEW = "get the file again from whoever measured it"
@@ -26,9 +28,13 @@ DAMAGED = (
 OF_READING = (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError, MemoryError)
 
 
-def seal_of(schema, image):
-    """The 512 bytes in front of these bytes of an HDF5 file."""
-    line = b"%s%d, %d bytes, crc32 %08x\n" % (SEAL_WORDS, schema, len(image), zlib.crc32(image))
+def seal_of(schema, blocks):
+    """The 512 bytes in front of these of an HDF5 file, in blocks."""
+    size = checksum = 0
+    for block in blocks:
+        size += len(block)
+        checksum = zlib.crc32(block, checksum)
+    line = b"%s%d, %d bytes, crc32 %08x\n" % (SEAL_WORDS, schema, size, checksum)
     return line.ljust(SEAL_BYTES - 1) + b"\n"
 
 
@@ -90,16 +96,22 @@ def guarded(name, read):
 
 
 def opened(name, content=None):
-    """The checked HDF5 file, read only and in memory, of a result file or of its bytes."""
-    content = read_bytes(name, SEAL_BYTES, require_seal) if content is None else content
-    seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
-    require_seal(name, seal)
-    if seal_of(SCHEMA, image) != seal:
-        raise BadInput(f"{name} is {DAMAGED}")
+    """The checked HDF5 file, read only, of a result file or of its bytes."""
 
-    def checked():
-        file = h5py.File(h5py.h5f.open_file_image(image), "r")
-        check_group(h5g.open(file.id, b"/"), "", len(image))
+    def unsealed(file):
+        begin = file.read(BLOCK)
+        require_seal(name, begin)
+        if len(begin) < BLOCK or not file.seekable():
+            file = io.BytesIO(begin + file.read())
+        file.seek(SEAL_BYTES)
+        if seal_of(SCHEMA, iter(lambda: file.read(BLOCK), b"")) != begin[:SEAL_BYTES]:
+            raise BadInput(f"{name} is {DAMAGED}")
         return file
 
+    def checked():
+        found = h5py.File(file, "r")
+        check_group(h5g.open(found.id, b"/"), "", file.seek(0, io.SEEK_END))
+        return found
+
+    file = read_with(unsealed, name) if content is None else unsealed(io.BytesIO(content))
     return guarded(name, checked)

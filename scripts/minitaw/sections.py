@@ -242,9 +242,9 @@ def timelines_section(book):
     said = f"The file has more, of cases {rest}: scripts/timeline FILE --case N draws any."
     pictures = []
     for case in rows_of(chosen):
-        drawn = draw_timelines([measured_timeline(case)])
         title = f"Case {case.label}: {describe(case)}"
-        pictures.append(Picture(title, as_image(drawn), wide=True))
+        address = as_image(draw_timelines([measured_timeline(case)]))
+        pictures.append(Picture(title, address, wide=True))
     return [pictures, *[said] * bool(rest)]
 
 

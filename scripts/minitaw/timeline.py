@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from .book import run_with
 from .command import PICTURES, BadInput, Parser, ending, write_file, write_stdout
 from .drawing import GRID, add_legend, new_figure, save, short
-from .events import PHASES, measured_timeline, predicted_timelines
+from .events import PHASES, SHOWN, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
 from .record import cases, load, rows_of
 
@@ -31,13 +31,14 @@ MICRO = 1e6  # a trace has microseconds
 def lanes_of(timeline):
     """Where the lanes of a timeline lie: one of transfers has half the height of computation."""
     names = ["rank", "lane"]
-    every = pandas.MultiIndex.from_product([range(timeline.ranks), timeline.lanes], names=names)
+    every = pandas.MultiIndex.from_product([timeline.ranks, timeline.lanes], names=names)
     lanes = every.to_frame(index=False)
     groups = numpy.repeat(range(len(timeline.groups)), timeline.groups)
     lanes["group"] = groups[lanes["rank"]]
     lanes["height"] = lanes.lane.map(lambda lane: 1.0 if lane == "compute" else 0.5)
     above = lanes.height.cumsum() - lanes.height
-    return lanes.assign(top=above + 0.4 * lanes["rank"] + 0.5 * lanes.group)
+    gaps = 0.4 * lanes["rank"].factorize()[0] + 0.5 * lanes.group.factorize()[0]
+    return lanes.assign(top=above + gaps)
 
 
 def boxes_of(timeline, lanes, least):
@@ -91,16 +92,17 @@ def draw_arrows(axes, boxes, is_small):
 
 
 def name_lanes(axes, lanes, is_small):
-    ranks = lanes["rank"]
-    is_named = ~ranks.duplicated() & (ranks % math.ceil((ranks.max() + 1) / MOST_NAMED) == 0)
-    names = "rank " + ranks.astype(str) + " (group " + lanes.group.astype(str) + ") "
-    names = names.where(is_named, "") + (lanes.lane if is_small else "")
+    is_first = ~lanes["rank"].duplicated()
+    if not is_small:
+        lanes = lanes[is_first][:: math.ceil(is_first.sum() / MOST_NAMED)]
+    names = "rank " + lanes["rank"].astype(str) + " (group " + lanes.group.astype(str) + ") "
+    names = names.where(is_first, "") + (lanes.lane if is_small else "")
     axes.set_yticks(lanes.top + lanes.height / 2, names, fontsize=7)
     axes.tick_params(axis="y", length=0)
 
 
 def draw_panel(axes, timeline, seconds):
-    is_small = timeline.ranks <= FEW_RANKS
+    is_small = len(timeline.ranks) <= FEW_RANKS
     lanes = lanes_of(timeline)
     grey = [(0.5, 0.5, 0.5, 0.2 if lane == "compute" else 0.08) for lane in lanes.lane]
     draw_boxes(axes, lanes.assign(begin=0, end=seconds), "begin", "end", facecolors=grey)
@@ -127,11 +129,11 @@ def add_names(axes, events):
 
 def draw(timelines):
     """The figure of these timelines."""
-    events = pandas.concat([timeline.drawn for timeline in timelines])
+    events = pandas.concat(timeline.drawn for timeline in timelines)
     seconds = max(timeline.length for timeline in timelines) or 1.0
     scale, unit = time_unit(seconds / 10)
     heights = [
-        0.8 + timeline.ranks * min(0.15, 6 / timeline.ranks) * (1 + len(timeline.lanes))
+        0.8 + min(0.15 * len(timeline.ranks), 6) * (1 + len(timeline.lanes))
         for timeline in timelines
     ]
     drawn = new_figure(WIDTH, sum(heights) + 0.6, margin=0.25)
@@ -165,7 +167,7 @@ def trace(timelines):
         )
         fields = ["ph", "name", "cat", "pid", "tid", "ts", "dur", "args"]
         events += shown[fields].to_dict("records")
-    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
 
 
 # The command.
@@ -213,15 +215,24 @@ def main(words=None):
         default=[],
         help="numbers of cases of the result file, if several have a timeline",
     )
+    parser.add_argument(
+        "--ranks",
+        metavar="N",
+        type=int,
+        nargs="+",
+        default=SHOWN,
+        help="ranks that are shown; default: the first 32",
+    )
     options = parser.parse_args(words)
     if options.output in options.files:
         raise BadInput(f"-o: {options.output} is read")
     timelines = []
     for path in options.files:
         if path.endswith(".json"):
-            timelines += predicted_timelines(path)
+            timelines += predicted_timelines(path, options.ranks)
         else:
-            timelines += map(measured_timeline, chosen_cases(path, options.case))
+            for case in chosen_cases(path, options.case):
+                timelines.append(measured_timeline(case, options.ranks))
     if options.output.endswith(".json"):
         write_file(options.output, trace(timelines))
     else:

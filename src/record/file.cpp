@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <sstream>
 #include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -48,13 +47,16 @@ void write_and_rename(const std::string& path, Bytes bytes) {
     fail(path, "renaming the copy failed");
 }
 
-/// Options that keep the file in memory. The user gets our one sentence instead of HDF5's error
+/// Options of a file, in memory or on disk. The user gets our one sentence instead of HDF5's error
 /// stack. No file makes HDF5 load foreign code; h5::require_sound() finds what leads elsewhere.
-h5::Id memory_access() {
+h5::Id file_access(bool in_memory) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
   h5::Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create file options");
-  h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
+  if (in_memory)
+    h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
+  else
+    h5::check(H5Pset_file_locking(access, false, true), "read a file without a lock");
   return access;
 }
 
@@ -70,6 +72,12 @@ h5::Id for_short_columns() {
 std::string unique_name() {
   static std::atomic<unsigned> count = 0;
   return fmt::format("minitaw-{}", count++);
+}
+
+std::string seal_text(std::int64_t schema, std::size_t size, uLong checksum) {
+  const auto line =
+      fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, size, checksum);
+  return fmt::format("{:<{}}\n", line, seal_size - 1);
 }
 
 void require_schema(const std::string& seal, const std::string& path) {
@@ -124,18 +132,24 @@ void replace_file(const std::string& path, Bytes bytes) {
 }
 
 std::string make_seal(std::int64_t schema, Bytes image) {
-  const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());
-  const auto line =
-      fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, image.size(), crc);
-  return fmt::format("{:<{}}\n", line, seal_size - 1);
+  const auto* const begin = reinterpret_cast<const Bytef*>(image.data());
+  return seal_text(schema, image.size(), ::crc32_z(0, begin, image.size()));
 }
 
-std::string unseal(std::istream& file, const std::string& path) {
+std::string unseal(std::istream& file, const std::string& path, bool keeps) {
   std::string seal(seal_size, '\0');
   file.read(seal.data(), seal_size);
   require_schema(seal, path);  // before a file that is no result is read as a whole
-  std::string image = (std::ostringstream() << file.rdbuf()).str();
-  if (make_seal(schema_version, std::as_bytes(std::span(image))) != seal)
+  std::string image, block(std::size_t{1} << 20, '\0');
+  std::size_t size = 0;
+  uLong checksum = 0;
+  while (file.read(block.data(), std::ssize(block)), file.gcount() > 0) {
+    checksum = ::crc32_z(checksum, reinterpret_cast<const Bytef*>(block.data()), file.gcount());
+    size += file.gcount();
+    if (keeps)
+      image.append(block, 0, file.gcount());
+  }
+  if (seal_text(schema_version, size, checksum) != seal)
     throw InputError("{} is damaged or was changed after it was written: its length "
                      "or checksum is not that of its seal",
         path);
@@ -143,7 +157,8 @@ std::string unseal(std::istream& file, const std::string& path) {
 }
 
 h5::Id new_file() {
-  h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, for_short_columns(), memory_access()),
+  h5::Id file(
+      H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, for_short_columns(), file_access(true)),
       H5Fclose,
       "create a file in memory");
   h5::set_attribute(file, "format", Cell("minitaw"));
@@ -151,20 +166,23 @@ h5::Id new_file() {
   return file;
 }
 
-h5::Id load_file(const std::string& path) {
+h5::Id load_file(const std::string& path, bool to_change) {
   if (fs::is_directory(path))
     throw InputError("{} is not a file", path);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw InputError("{} cannot be read ({})", path, std::strerror(errno));
-  std::string image = unseal(file, path);
-  const h5::Id access = memory_access();
+  const bool in_memory = to_change || !fs::is_regular_file(path);  // a pipe is read once
+  std::string image = unseal(file, path, in_memory);
+  const h5::Id access = file_access(in_memory);
   hid_t id = -1;
-  if (H5Pset_file_image(access, image.data(), image.size()) >= 0)
+  if (!in_memory)
+    id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+  else if (H5Pset_file_image(access, image.data(), image.size()) >= 0)
     id = H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0)
     throw InputError("{} is damaged: HDF5 cannot open it", path);
-  return {id, H5Fclose, "open a file in memory"};
+  return {id, H5Fclose, "open a file"};
 }
 
 std::vector<std::byte> bytes_of(hid_t file) {

@@ -57,17 +57,17 @@ inline constexpr std::size_t seal_size = 512;
 /// `seal_size`, and a newline.
 std::string make_seal(std::int64_t schema, Bytes image);
 /// The HDF5 file behind the seal. Throws InputError if it is not the one that was sealed, or of
-/// another schema.
-std::string unseal(std::istream& file, const std::string& path);
+/// another schema. Without `keeps` it is only checked, and empty.
+std::string unseal(std::istream& file, const std::string& path, bool keeps = true);
 
 // Result files in memory: a run that is killed inside HDF5 would leave a file that cannot be
 // opened.
 
 /// A new one, with the attributes of the format and nothing else.
 h5::Id new_file();
-/// The content of a file at one moment. Throws InputError if it cannot be read, is damaged or no
-/// such result.
-h5::Id load_file(const std::string& path);
+/// The content of a file at one moment; `to_change`: in memory, else a file on disk stays there.
+/// Throws InputError if it cannot be read, is damaged or no such result.
+h5::Id load_file(const std::string& path, bool to_change = true);
 /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
 std::vector<std::byte> bytes_of(hid_t file);
 }  // namespace minitaw::record

@@ -96,7 +96,7 @@ Contents read_contents(hid_t file, const std::string& path) {
 }
 
 Contents read_contents(const std::string& path) {
-  return read_contents(load_file(path), path);
+  return read_contents(load_file(path, false), path);
 }
 
 Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)

@@ -78,7 +78,7 @@ def cycle(file):
 
 
 def resealed(image, schema=sealed.SCHEMA):
-    return sealed.seal_of(schema, image) + image
+    return sealed.seal_of(schema, [image]) + image
 
 
 REFUSED = {  # what is said: of which files

@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import re
+import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from unittest import mock
@@ -18,6 +19,7 @@ import numpy
 import pandas
 from minitaw import charts, drawing, record, sealed, sections
 from minitaw.book import Book
+from minitaw.events import measured_timeline
 from minitaw.provenance import session_texts
 from minitaw.record import load, load_all
 from minitaw.report import origin_of
@@ -367,6 +369,38 @@ def check_looks():
     assert axes.get_xticks().tolist() == [100, 150, 400], "marks do not lie over each other"
     places = [line.get_transform().transform((100, 1))[0] for line in axes.lines]
     assert places[1] - places[0] > 2, places
+
+
+def of_ranks(ranks):
+    """A file of one case, each rank of which sends to six others and does 100 things in a step."""
+    sends, acts = numpy.repeat(range(ranks), 6), numpy.repeat(range(ranks), 100)
+    arrays = {
+        "memory/measured": numpy.ones((ranks, 7)),
+        "idle_ticks": numpy.ones(ranks),
+        "bytes/from": sends,
+        "bytes/to": (sends + numpy.tile(range(1, 7), ranks)) % ranks,
+        **{f"bytes/{name}": 1 + 0 * sends for name in ("kind", "planned", "counted")},
+        **{f"timeline/{name}": 0 * acts for name in sealed.opened(SAMPLE)["runs/0000/timeline"]},
+        "timeline/rank": acts,
+        "timeline/end": 1 + acts,
+    }
+    groups = "+".join(["8"] * (ranks // 8))
+    return files.make(SAMPLE, f"{ranks}.h5", [(0, {"ranks": ranks, "groups": groups}, arrays)])
+
+
+def check_many_ranks():
+    """Memory grows no faster than the ranks, and a file is not held in it."""
+    peaks = []
+    for path in map(of_ranks, (640, 2560)):
+        tracemalloc.start()
+        book = Book(load(path))
+        assert tracemalloc.get_traced_memory()[1] < Path(path).stat().st_size / 2
+        for name in ("traffic", "time", "memory", "provenance"):
+            assert sections.SECTIONS[name](book), name
+        assert len(measured_timeline(book.cases.iloc[0]).events) == 32 * 100
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 6 * peaks[0], peaks  # of the square: 16 times
 
 
 run_checks(globals())

@@ -28,6 +28,10 @@ def shapes(axes, kind):
     return [path for one in some if one.get_linewidths()[0] != 1 for path in one.get_paths()]
 
 
+def columns_of(events):
+    return lambda name: events[name].to_numpy()
+
+
 def check_sample():
     """Of the made-up step: who is where, and which rectangles are whose."""
     timeline = measured_timeline(cases(load(SAMPLE)).iloc[0])
@@ -67,8 +71,8 @@ def check_overlaps():
     events = pandas.DataFrame(
         [*rows, (0, "compute", "join", "none", 0, 0, -1, 0, 3.0)], columns=names
     )
-    many = Timeline("x", "", [4, 5], events)
-    axes = draw([many, Timeline("y", "", [1], events[:1].assign(end=3.0))]).axes
+    many = Timeline("x", "", [4, 5], columns_of(events))
+    axes = draw([many, Timeline("y", "", [1], columns_of(events[:1].assign(end=3.0)))]).axes
     assert axes[0].get_xlim() == (0, 3)
     assert len(shapes(axes[0], LineCollection)) == 2
     threads = [event["tid"] for event in json.loads(trace([many]))["traceEvents"]]
@@ -91,6 +95,33 @@ def check_trace():
         "dur": 750000,
         "args": {"payload": "gradient", "shard": 2, "micro_batch": 1, "link": 3},
     } in events, events
+
+
+def check_shown():
+    """Of many ranks some are shown, which is said; what moves waits for sides that are not."""
+    pairs, count = numpy.arange(2000), 4000
+    events = pandas.DataFrame(
+        {
+            "rank": numpy.arange(count),
+            "link": numpy.tile(pairs, 2),
+            "begin": numpy.repeat([0.0, 0.5], len(pairs)),
+            "end": numpy.repeat([1.0, 2.0], len(pairs)),
+        }
+    ).assign(lane="gradients_send", kind="send", payload="gradient", shard=0, micro_batch=0)
+    groups = [8] * (count // 8)
+    few = Timeline("x", "", groups, columns_of(events))
+    assert set(few.events["rank"]) == set(range(32)) and few.length == 2, few.events
+    assert set(few.events.moving) == {0.5}, few.events
+    some = Timeline("x", "", groups, columns_of(events), [9, 10, 11, 3998, 3999, 5000])
+    (axes,) = draw([some]).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert [name.split(" gradients")[0] for name in names] == [
+        f"rank {rank} (group {rank // 8})" for rank in (9, 10, 11, 3998, 3999)
+    ], names
+    assert axes.get_title("left") == "x; 5 of the ranks, chosen by --ranks"
+    accepted("timeline", SAMPLE, "--case", 0, "--ranks", 0, 2, "-o", "two.json")
+    events = json.loads(Path("two.json").read_text())["traceEvents"]
+    assert {event["pid"][:6] for event in events} == {"rank 0", "rank 2"}, events
 
 
 # Predictions.
@@ -131,6 +162,8 @@ def check_refusals():
         ("--case 1", "has no timeline"),
         ("--case 7", "no case 7"),
         ("--case 0 -o x.gif", ".png"),
+        ("--case 0 --ranks 3 9", "ranks 0 to 2"),
+        ("--case 0 --ranks two", "two"),
     ):
         refused("timeline", SAMPLE, *words.split(), says=says)
 

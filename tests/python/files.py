@@ -24,7 +24,7 @@ def replace(group, name, value):
 
 def sealed_file(path, image):
     """Puts the seal in front of a file of HDF5."""
-    pathlib.Path(path).write_bytes(sealed.seal_of(sealed.SCHEMA, image) + image)
+    pathlib.Path(path).write_bytes(sealed.seal_of(sealed.SCHEMA, [image]) + image)
     return str(path)
 
 
