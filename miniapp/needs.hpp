@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "case/planned.hpp"
+#include "case/case.hpp"
 
 /// What memory a case needs. What there is, and who shares it: pools.hpp.
 namespace minitaw::app {

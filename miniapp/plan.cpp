@@ -225,11 +225,13 @@ Json to_json(const CasePlan& plan) {
   for (const GroupTraffic& g : plan.groups)
     groups.push_back(
         {{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
+  Json shares = Json::array();
   const int of_replica = std::ssize(plan.memory);
   for (int rank = 0; rank < plan.settings.ranks; ++rank) {
     const int like = rank % of_replica;
     ranks.push_back(by_kind<schedule::Memory>(plan.memory[like], {{"rank", rank}}));
     busy.push_back(plan.ticks.busy[like]);
+    shares.push_back(plan.idle.share(like));
     const Need& need = plan.host[like];
     host.push_back(
         {{"step", need.step}, {"process_estimate", need.beside}, {"total", need.total()}});
@@ -250,12 +252,13 @@ Json to_json(const CasePlan& plan) {
       {"busiest_in", busiest(&GroupTraffic::in)},
       {"groups", groups},
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", busy}}},
-      {"idle", {{"share", plan.idle.share()}, {"step_s", plan.idle.seconds}}},
+      {"idle",
+          {{"share", plan.idle.share()},
+              {"step_s", plan.idle.seconds},
+              {"share_per_rank", shares}}},
       {"slots", slots},
       {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}},
       {"host_bytes", host}};
-  for (int rank = 0; rank < plan.settings.ranks; ++rank)
-    json["idle"]["share_per_rank"].push_back(plan.idle.share(rank % of_replica));
   if (const auto& fit = plan.device)
     json["device"] = {{"available_bytes", fit->available},
         {"arena_bytes", fit->worst.step},

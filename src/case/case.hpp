@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <memory>
 #include "model/layout.hpp"
+#include "schedule/account.hpp"
 #include "schedule/registry.hpp"
 #include "topology/groups.hpp"
 
@@ -43,4 +45,38 @@ int sharers_of(const Case& c);
 /// Returns the same step for one rank.
 Case on_one_rank(Case c);
 schedule::Request request_of(const Case& c);
+
+/// A case with what follows from it before it runs: what plans, budgets, runs, checks and
+/// predictions read. The program is that of one replica, so its size does not grow with replicas.
+struct PlannedCase {
+  /// `program`: valid, of this case.
+  PlannedCase(Case c, std::shared_ptr<const schedule::Program> program);
+
+  Case settings;
+  std::shared_ptr<const schedule::Program> program;
+  model::Layout layout;                     ///< as rank 0 has it
+  std::vector<schedule::Footprint> memory;  ///< of each rank of the program
+};
+
+using Plan = std::shared_ptr<const PlannedCase>;
+
+/// Builds and validates the program of a case. Throws InputError, or LogicError if it is not valid.
+Plan plan_of(const Case& c);
+
+/// Plans cases, each once; cases that differ in sizes alone share a program. It keeps up to 32 MiB
+/// of programs, and one more.
+class Planner {
+public:
+  /// As plan_of().
+  Plan plan(const Case& c);
+
+private:
+  struct Known {
+    schedule::Request request;
+    Plan plan;
+  };
+
+  std::vector<Known> known_;
+  std::uint64_t bytes_ = 0;  ///< of their programs
+};
 }  // namespace minitaw

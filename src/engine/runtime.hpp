@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <map>
-#include "case/planned.hpp"
+#include "case/case.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"
 
@@ -23,8 +23,6 @@ public:
   double step();
   /// This rank's part of the mean loss of the last step.
   double loss() const;
-
-  const PlannedCase& plan() const { return *plan_; }
 
   const schedule::Program& program() const { return program_; }
 

@@ -21,13 +21,12 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
 }
 
 Builder::Builder(const Request& request, int shards)
-    : groups_(request.groups_of_replica()),
-      layers_(request.layers),
+    : layers_(request.layers),
       costs_(request.costs),
-      replicas_in_group_(request.groups.count() == 1),
-      drafts_(groups_.ranks()),
-      squares_(groups_.ranks()) {
-  program_.groups = groups_;
+      replicas_in_group_(request.groups.count() == 1) {
+  program_.groups = request.groups_of_replica();
+  drafts_.resize(ranks());
+  squares_.resize(ranks());
   program_.shards = shards;
   if (const std::string slices = request.spec.value("slices"); !slices.empty())
     program_.slices = std::stoi(slices);
@@ -37,7 +36,7 @@ Builder::Builder(const Request& request, int shards)
   program_.clips = request.clips;
   program_.context = request.context;
   program_.key_parts = request.key_parts;
-  program_.ranks.resize(groups_.ranks());
+  program_.ranks.resize(ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
     rank.slots[index_of(SlotClass::embeddings_accumulator)] = 1;

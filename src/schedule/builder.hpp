@@ -54,9 +54,9 @@ public:
   /// (Request::groups_of_replica()).
   Builder(const Request& request, int shards);
 
-  const Groups& groups() const { return groups_; }
+  const Groups& groups() const { return program_.groups; }
 
-  int ranks() const { return groups_.ranks(); }
+  int ranks() const { return groups().ranks(); }
 
   Ranks everyone() const;  ///< 0, 1, ... ranks() - 1
 
@@ -178,11 +178,10 @@ private:
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
   void square_gradients(int tick, bool together);
 
-  Groups groups_;  ///< of the replica
+  Program program_;
   int layers_;
   model::BlockCosts costs_;
-  bool replicas_in_group_;  ///< all of them are in one group
-  Program program_;
+  bool replicas_in_group_;            ///< all of them are in one group
   std::vector<Draft> drafts_;         ///< by rank
   RankBuffers squares_;               ///< by rank; invalid unless gradients are clipped
   bool summed_over_context_ = false;  ///< the ranks of a context group own the same

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <limits>
-#include "case/planned.hpp"
+#include "case/case.hpp"
 #include "instruments/predict/machine.hpp"
 #include "trace/account.hpp"
 
