@@ -15,10 +15,10 @@ from .sealed import guarded
 # of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
 # lightness too.
 PHASES = {
-    "F": ("F: forward", "#56b4e9", "F F.keys F.attend"),
+    "F": ("F: forward", "#56b4e9", "F"),
     "BW": ("BW: backward, both halves", "#e69f00", "BW"),
-    "B": ("B: backward towards the input", "#c98500", "B B.keys B.attend B.finish"),
-    "W": ("W: backward towards the weights", "#f5d76b", "W B.weights"),
+    "B": ("B: backward towards the input", "#c98500", "B"),
+    "W": ("W: backward towards the weights", "#f5d76b", "W"),
     "E": ("embedding, head, loss", "#009e73", "embed loss dembed"),
     "U": ("update, add, zero", "#8c8c8c", "zero add load square update"),
     "weights": ("transfer: weights", "#0072b2", "weights"),
@@ -37,7 +37,7 @@ MOST_RANKS = 2**16  # that a step has
 SHOWN = range(32)  # ranks, unless others are asked for
 # Fields of an event. Both sides of a message and all members of a collective share a link; -1: does
 # not apply. Times are seconds since the step began.
-TEXTS = ["lane", "kind", "payload"]
+TEXTS = ["lane", "kind", "segment", "payload"]
 NUMBERS = ["rank", "shard", "micro_batch", "link"]
 TIMES = ["begin", "end"]
 TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, int) | dict.fromkeys(TIMES, float)
@@ -64,6 +64,8 @@ class Timeline:
         good = good and numpy.isin(column("rank"), range(count)).all()
         if not (good and self.length < LARGEST_NUMBER):
             raise ValueError(f"an event that cannot be of {plural(count, 'rank')}")
+        whole = events.segment == "all"
+        events["name"] = events.kind.where(whole, events.kind + "." + events.segment)
         moved = events.payload.map(PHASE_OF).fillna("weights")
         events["phase"] = events.kind.map(PHASE_OF).fillna(moved).mask(events.kind == "join", None)
         if self.drawn.empty:

@@ -156,7 +156,7 @@ def trace(timelines):
     threads where actions of a lane overlap."""
     events = []
     for timeline in timelines:
-        drawn = timeline.drawn.rename(columns={"kind": "name", "phase": "cat"})
+        drawn = timeline.drawn.rename(columns={"phase": "cat"})
         shown = drawn.assign(
             ph="X",
             pid="rank " + drawn["rank"].astype(str) + ": " + timeline.heading,

@@ -104,73 +104,82 @@ comm::Transport::Started Runtime::start(const Action& a) {
   return nullptr;
 }
 
-model::Operands Runtime::operands(const Action& a) const {
-  model::Operands o;
-  o.accumulate = a.accumulates;
-  o.slice = slice_of(program_, a.micro_batch);
-  for (const schedule::Access& access : accesses(a, own_)) {
-    const Buffer buffer = arena_.slot(access.slot);
-    switch (access.operand) {
-    case Operand::weights: o.weights = buffer; break;
-    case Operand::saved: o.saved = buffer; break;
-    case Operand::hidden: o.hidden = buffer; break;
-    case Operand::deferred: o.deferred = buffer; break;
-    case Operand::keys: (access.slot.cls == SlotClass::prefix ? o.prefix : o.keys) = buffer; break;
-    case Operand::key_gradient:
-      (access.slot.cls == SlotClass::prefix_gradient ? o.prefix_gradient : o.key_gradient) = buffer;
-      break;
-    case Operand::source: o.keys = buffer; break;
-    case Operand::destination: o.key_gradient = buffer; break;
-    case Operand::gradient:
-      o.gradient = buffer;
-      o.gradient_type = dtype_of(access.slot);
-      break;
-    default: break;  // buffer: part()
-    }
-  }
-  return o;
+Buffer Runtime::slot(const Action& a, Operand operand) const {
+  const schedule::Slot slot = a[operand];
+  return slot.valid() ? arena_.slot(slot) : Buffer{};
 }
 
 void Runtime::compute(const Action& a) {
-  const model::Operands o = operands(a);
+  using enum model::Direction;
   switch (a.kind) {
-  case Kind::zero: return Kokkos::deep_copy(exec_, view_of(o.gradient), std::byte{0});
-  case Kind::embed: return model_.embed(o, batches_.at(a.micro_batch));
-  case Kind::forward: return model_.forward(a.shard, o);
-  case Kind::loss: return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
-  case Kind::backward: return model_.backward(a.shard, o);
-  case Kind::backward_input: return model_.backward_input(a.shard, o);
-  case Kind::backward_weight: return model_.backward_weight(a.shard, o);
-  case Kind::forward_keys: return model_.forward_keys(a.shard, a.block, o);
-  case Kind::forward_extend: return model_.forward_extend(a.shard, a.block, {a.part, a.parts}, o);
-  case Kind::forward_attend: return model_.forward_attend(a.shard, a.block, {a.part, a.parts}, o);
-  case Kind::backward_keys: return model_.backward_keys(a.shard, a.block, o);
-  case Kind::backward_attend: return model_.backward_attend(a.shard, a.block, o);
-  case Kind::backward_share: return model_.backward_share(a.shard, a.block, o);
-  case Kind::backward_attend_weights: return model_.backward_attend_weights(a.shard, a.block, o);
-  case Kind::backward_finish: return model_.backward_finish(a.shard, a.block, o);
-  case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
+  case Kind::forward: return visit(a, forward);
+  case Kind::backward: return visit(a, backward);
+  case Kind::backward_input: return visit(a, backward_input);
+  case Kind::backward_weight: return visit(a, backward_weight);
+  case Kind::embed: return model_.embed(ends(a), batches_.at(a.micro_batch));
+  case Kind::loss: return model_.loss(ends(a), arena_.loss(), batches_.at(a.micro_batch));
+  case Kind::embed_backward: return model_.embed_backward(ends(a), batches_.at(a.micro_batch));
+  case Kind::zero:
+    return Kokkos::deep_copy(exec_, view_of(slot(a, Operand::gradient)), std::byte{0});
   case Kind::square:
-    return model_.square(
-        arena_.slot(a[Operand::squares]), part(a, Operand::gradient), o.accumulate);
-  case Kind::update: return update(a, o);
+    return model_.square(slot(a, Operand::squares), part(a, Operand::gradient), a.accumulates);
+  case Kind::update: return update(a);
   case Kind::join: return;
-  default: throw LogicError("engine: {} in the compute lane", name_of(a.kind));
+  default: throw LogicError("engine: {} in the compute lane", name_of(a));
   }
 }
 
-void Runtime::update(const Action& a, const model::Operands& o) {
+void Runtime::visit(const Action& a, model::Direction direction) {
+  model::PassBuffers b;
+  for (const schedule::Slot slot : a.slots) {
+    if (!slot.valid())
+      continue;
+    const Buffer buffer = arena_.slot(slot);
+    switch (slot.cls) {
+    case SlotClass::saved: b.saved = buffer; break;
+    case SlotClass::deferred: b.deferred = buffer; break;
+    case SlotClass::hidden: b.hidden = buffer; break;
+    case SlotClass::keys: b.of_ranks.key_values = buffer; break;
+    case SlotClass::key_gradient: b.of_ranks.gradient = buffer; break;
+    case SlotClass::prefix: b.of_slices.key_values = buffer; break;
+    case SlotClass::prefix_gradient: b.of_slices.gradient = buffer; break;
+    case SlotClass::owned:
+    case SlotClass::weights: b.weights = buffer; break;
+    default: b.gradient = {buffer, dtype_of(slot), a.accumulates};
+    }
+  }
+  model_.run({.direction = direction,
+                 .shard = a.shard,
+                 .slice = slice_of(program_, a.micro_batch),
+                 .segment = a.segment,
+                 .block = a.block,
+                 .heads = {a.part, a.parts}},
+      b);
+}
+
+model::EndBuffers Runtime::ends(const Action& a) const {
+  model::EndBuffers b{.accumulate = a.accumulates, .slice = slice_of(program_, a.micro_batch)};
+  for (const schedule::Slot slot : a.slots)
+    if (slot.valid())
+      (slot.cls == SlotClass::hidden          ? b.hidden
+          : slot.cls == SlotClass::embeddings ? b.weights
+                                              : b.gradient) = arena_.slot(slot);
+  return b;
+}
+
+void Runtime::update(const Action& a) {
   const schedule::RankProgram& rank = own_program();
   const bool embeddings = of_embeddings(a.payload);
   const int state = embeddings ? static_cast<int>(rank.owned_shards.size())  // after the shards
                                : a[Operand::weights].index;
-  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
-  if (a[Operand::squares].valid())
-    of_update.squares = arena_.slot(a[Operand::squares]);
+  const model::UpdateBuffers b{slot(a, Operand::weights),
+      slot(a, Operand::gradient),
+      arena_.optimiser(state),
+      slot(a, Operand::squares)};
   if (embeddings)
-    model_.update_embeddings(a.shard, of_update, adamw_, steps_);
+    model_.update_embeddings(a.shard, b, adamw_, steps_);
   else
-    model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
+    model_.update(a.shard, {rank.slice, program_.owned_slices}, b, adamw_, steps_);
 }
 
 /// Runs every kernel once before ranks wait for each other: the first launch may stop the device to
@@ -180,7 +189,7 @@ void Runtime::update(const Action& a, const model::Operands& o) {
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);
-  std::set<std::tuple<Kind, bool, SlotClass, int, int>> done;
+  std::set<std::tuple<Kind, model::Segment, bool, SlotClass, int, int>> done;
   for (const Action& a : own_program().actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
@@ -189,8 +198,8 @@ void Runtime::rehearse() {
       if (access.write)
         written = access.slot.cls;
     const int slice = slice_of(program_, a.micro_batch);
-    const int heads = schedule::is_segment(a.kind) ? a.part : 0;
-    if (!done.emplace(a.kind, a.accumulates, written, slice, heads).second)
+    const int heads = is_segment(a) ? a.part : 0;
+    if (!done.emplace(a.kind, a.segment, a.accumulates, written, slice, heads).second)
       continue;
     (void)start(a);
     Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own
@@ -211,7 +220,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
     wanted = range_of(layout_.embeddings.elements, {a.shard, program_.embeddings_slices});
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
-    throw LogicError("engine: {} uses what its slot does not hold", name_of(a.kind));
+    throw LogicError("engine: {} uses what its slot does not hold", name_of(a));
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 

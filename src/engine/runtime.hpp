@@ -51,10 +51,13 @@ private:
   /// on lanes' threads.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
-  void update(const schedule::Action& action, const model::Operands& operands);
+  void visit(const schedule::Action& action, model::Direction direction);
+  void update(const schedule::Action& action);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
-  model::Operands operands(const schedule::Action& action) const;
+  model::EndBuffers ends(const schedule::Action& action) const;
+  /// The buffer of an operand; nothing where the action does without.
+  model::Buffer slot(const schedule::Action& action, schedule::Operand operand) const;
   /// Returns the part of an operand's slot that a transfer, an addition, a load or an update uses.
   model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   int peer_of(const schedule::Action& action) const;

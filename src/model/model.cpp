@@ -36,17 +36,7 @@ void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<R
         std::byte{0});
   }
 }
-
-template <class T>
-Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
-  return vector_at<T>(buffer, {begin * sizeof(T)}, count);
-}
 }  // namespace
-
-void Buffer::require(std::size_t needed) const {
-  if (data == nullptr || bytes < needed)
-    throw LogicError("a buffer has {} bytes where {} are needed", bytes, needed);
-}
 
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab),
@@ -123,7 +113,7 @@ Model::Model(ExecutionSpace exec,
       embeddings_tensors_(layout_.embeddings.tensors),
       plan_(plan_workspace(layout_, duties)) {
   const Shape& shape = layout_.shape;
-  workspace_.require(plan_.bytes);
+  (void)workspace_.at<std::byte>(0, plan_.bytes);  // throws if it is smaller
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
     throw LogicError("{} elements from {} of embeddings that have {}",
@@ -154,162 +144,90 @@ Model::Model(ExecutionSpace exec,
   });
 }
 
-namespace {
-/// What there is of a block in a buffer for all blocks of a shard, if there is one.
-Buffer of_block(const Buffer& shard, int index, std::size_t bytes) {
-  if (shard.data == nullptr)
-    return shard;
-  return {shard.at<std::byte>(index * bytes, static_cast<std::int64_t>(bytes)), bytes};
+template <class E>
+Matrix<E> Model::hidden(const Buffer& buffer, int slice) const {
+  return matrix_at<E>(buffer, {}, layout_.shape_of(slice).tokens(), layout_.shape.hidden);
 }
-}  // namespace
 
 template <class E>
-Block<E> Model::block(int shard, int index, const Operands& o) const {
-  static const BlockRegions unsplit{};
-  const Shape& shape = shape_of(o);
-  const Shard& run = layout_.shards[shard];
-  const BlockPlan &in_saved = saved_[o.slice], &in_deferred = deferred_[o.slice];
-  const Buffer deferred = of_block(o.deferred, index, in_deferred.bytes);
-  const BlockRegions& apart = deferred.data ? in_deferred.regions : unsplit;
-  const std::size_t before = first_row(shape) * shape.head_dim() * sizeof(float);
-  // None where only keys and values move.
-  const auto gain = [&](Intermediate part) {
-    return deferred.data ? vector_at<const E>(deferred, apart[part], shape.hidden)
-                         : Vector<const E>();
+Matrix<E> Model::deferred_gradient(const ShardPass& pass, int index, const PassBuffers& b) const {
+  const BlockPlan& plan = deferred_[pass.slice];
+  return matrix_at<E>(b.deferred.part(index, plan.bytes),
+      plan.regions[Intermediate::output_gradient],
+      layout_.shape_of(pass.slice).tokens(),
+      layout_.shape.hidden);
+}
+
+template <class E>
+Block<E> Model::block(const ShardPass& pass, int index, const PassBuffers& b) const {
+  const Shape& shape = layout_.shape_of(pass.slice);
+  const BlockPlan &saved = saved_[pass.slice], &deferred = deferred_[pass.slice];
+  const Buffer of_deferred = b.deferred.part(index, deferred.bytes);
+  const auto gain = [&](Intermediate which) {
+    return vector_at<const E>(of_deferred, deferred.regions[which], shape.hidden);
   };
-  const std::int64_t in_prefix = prefix_elements(layout_.shape);
-  return Block<E>(exec_,
+  BlockTensors<const E> weights;
+  if (pass.direction == Direction::backward_weight)
+    weights.norm1 = gain(Intermediate::norm1), weights.norm2 = gain(Intermediate::norm2);
+  else if (pass.segment != Segment::extend && pass.segment != Segment::share)
+    weights = {b.weights, layout_.shards[pass.shard], index};
+
+  const std::int64_t prefix = prefix_elements(layout_.shape);
+  const KeyBuffers of_slices{b.of_slices.key_values.part(index, prefix * bytes_of(shape.dtype)),
+      b.of_slices.gradient.part(index, prefix * bytes_of(shape.key_gradient_dtype()))};
+  const std::size_t first_angle = first_row(shape) * shape.head_dim() * sizeof(float);
+  return {exec_,
       shape,
-      o.weights.data ? BlockTensors<const E>(o.weights, run, index)
-                     : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
-      {{{in_saved.regions, of_block(o.saved, index, in_saved.bytes)},
-          {apart, deferred},
-          {plan_.block, workspace_}}},
+      weights,
+      {shape,
+          {&saved.regions, b.saved.part(index, saved.bytes)},
+          {pass.is_half() ? &deferred.regions : nullptr, of_deferred},
+          {&plan_.block, workspace_}},
+      {exec_, shape, b.of_ranks, of_slices},
       matrix_at<const float>(
-          workspace_, {plan_.rope.offset + before}, shape.local_seq(), shape.head_dim()),
-      attention_.kernel,
-      {o.keys, o.key_gradient},
-      {of_block(o.prefix, index, in_prefix * bytes_of(shape.dtype)),
-          of_block(o.prefix_gradient, index, in_prefix * bytes_of(shape.key_gradient_dtype()))});
+          workspace_, {plan_.rope.offset + first_angle}, shape.local_seq(), shape.head_dim()),
+      attention_.kernel};
 }
 
-template <class Use>
-void Model::with_block(int shard, int index, const Operands& o, const Use& use) const {
-  with_element(layout_.shape.dtype, [&]<class E>(E) { use(block<E>(shard, index, o)); });
-}
-
-template <class E>
-Matrix<E> Model::hidden(const Operands& o) const {
-  return matrix_at<E>(o.hidden, {}, shape_of(o).tokens(), layout_.shape.hidden);
-}
-
-void Model::forward(int shard, const Operands& o) {
-  for (int i = 0; i <= last_block(shard); ++i)
-    with_block(shard, i, o, [&]<class E>(const Block<E>& of) { of.forward(hidden<E>(o)); });
-}
-
-template <class Use>
-void Model::for_gradient(int shard, int index, const Operands& o, const Use& use) const {
+void Model::run(const ShardPass& pass, const PassBuffers& b) {
+  const int parts = pass.is_of_heads() ? layout_.shape.key_parts : 1;
+  if (pass.heads.count != parts)
+    throw LogicError("attention in {} parts by heads, where there are {}", pass.heads.count, parts);
+  const int blocks = layout_.shards[pass.shard].layers;
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    with_element(o.gradient_type, [&]<class G>(G) {
-      if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!o.accumulate && index == last_block(shard))
-          clear<G>(exec_, o.gradient, padding_[shard]);
-        use(block<E>(shard, index, o), BlockTensors<G>(o.gradient, layout_.shards[shard], index));
-      } else {
-        throw LogicError("a gradient in bf16 of a model in fp32");
-      }
-    });
+    if (pass.segment != Segment::all)
+      return run_block<E>(pass, pass.block, b);
+    for (int i = 0; i < blocks; ++i)
+      run_block<E>(pass, pass.direction == Direction::forward ? i : blocks - 1 - i, b);
   });
 }
 
-void Model::backward(int shard, const Operands& o) {
-  for (int i = last_block(shard); i >= 0; --i)
-    for_gradient(shard, i, o, [&]<class E>(const Block<E>& of, const auto& into) {
-      of.backward(hidden<E>(o), into, o.accumulate);
-    });
-}
-
-void Model::backward_input(int shard, const Operands& o) {
-  for (int i = last_block(shard); i >= 0; --i)
-    with_block(shard, i, o, [&]<class E>(const Block<E>& of) {
-      of.backward_input(gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
-    });
-}
-
-void Model::backward_weight(int shard, const Operands& o) {
-  for (int i = last_block(shard); i >= 0; --i)
-    for_gradient(shard, i, o, [&](const auto& of, const auto& into) {
-      of.backward_weight(into, o.accumulate);
-    });
-}
-
-/// What the half towards the input defers of the last block begins as a copy of the hidden state's
-/// gradient.
 template <class E>
-Matrix<E> Model::gradient_at_output(int shard, int index, const Operands& o) {
-  if (o.deferred.data == nullptr)
-    return hidden<E>(o);
-  const Matrix<E> deferred = block<E>(shard, index, o).gradient_at_output();
-  if (index == last_block(shard))
-    Kokkos::deep_copy(exec_, deferred, hidden<E>(o));
-  return deferred;
-}
+void Model::run_block(const ShardPass& pass, int index, const PassBuffers& b) {
+  const Block<E> of = block<E>(pass, index, b);
+  const Matrix<E> x = pass.uses_hidden() ? hidden<E>(b.hidden, pass.slice) : Matrix<E>();
+  if (pass.direction == Direction::forward)
+    return of.forward(x, pass.segment, pass.heads.index);
 
-/// The half towards the input writes it where the block before defers the one at its output.
-template <class E>
-Matrix<E> Model::gradient_at_input(int shard, int index, const Operands& o) const {
-  return o.deferred.data == nullptr || index == 0
-             ? hidden<E>(o)
-             : block<E>(shard, index - 1, o).gradient_at_output();
-}
+  // A half defers the gradient at the output of each block, of the last one as a copy of x.
+  const bool is_last = index + 1 == layout_.shards[pass.shard].layers;
+  const Matrix<E> dy = pass.is_half() ? deferred_gradient<E>(pass, index, b) : x;
+  const Matrix<E> dx = pass.is_half() && index > 0 ? deferred_gradient<E>(pass, index - 1, b) : x;
+  if (pass.direction == Direction::backward_input && is_last &&
+      includes(pass.segment, Segment::attend))
+    Kokkos::deep_copy(exec_, dy, x);
+  if (!pass.gives_weight_gradients())
+    return of.backward(pass, dy, dx, BlockTensors<float>(), false);
 
-void Model::forward_keys(int shard, int index, const Operands& o) {
-  with_block(shard, index, o, [&]<class E>(const Block<E>& of) { of.forward_keys(hidden<E>(o)); });
-}
-
-void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
-  if (heads.count != layout_.shape.key_parts)
-    throw LogicError(
-        "attention in {} parts by heads, where there are {}", heads.count, layout_.shape.key_parts);
-  with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
-    of.attend(heads.index);
-    if (heads.index + 1 == heads.count)
-      of.forward_rest(hidden<E>(o));
-  });
-}
-
-void Model::forward_extend(int shard, int index, Part heads, const Operands& o) {
-  with_block(shard, index, o, [&](const auto& of) { of.extend(heads.index); });
-}
-
-void Model::backward_share(int shard, int index, const Operands& o) {
-  with_block(shard, index, o, [](const auto& of) { of.share_key_gradients(); });
-}
-
-void Model::backward_keys(int shard, int index, const Operands& o) {
-  with_block(shard, index, o, [](const auto& of) { of.backward_keys(); });
-}
-
-void Model::backward_attend(int shard, int index, const Operands& o) {
-  with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
-    of.backward_attend(gradient_at_output<E>(shard, index, o));
-  });
-}
-
-void Model::backward_attend_weights(int shard, int index, const Operands& o) {
-  for_gradient(shard, index, o, [&]<class E>(const Block<E>& of, const auto& into) {
-    of.backward_attend_weights(hidden<E>(o), into, o.accumulate);
-  });
-}
-
-void Model::backward_finish(int shard, int index, const Operands& o) {
-  if (o.deferred.data != nullptr)
-    return with_block(shard, index, o, [&]<class E>(const Block<E>& of) {
-      of.backward_finish(gradient_at_input<E>(shard, index, o));
-    });
-  for_gradient(shard, index, o, [&]<class E>(const Block<E>& of, const auto& into) {
-    of.backward_finish(hidden<E>(o), into, o.accumulate);
+  with_element(b.gradient.dtype, [&]<class G>(G) {
+    if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
+      if (!b.gradient.accumulate && is_last)
+        clear<G>(exec_, b.gradient.buffer, padding_[pass.shard]);
+      const BlockTensors<G> gradient(b.gradient.buffer, layout_.shards[pass.shard], index);
+      of.backward(pass, dy, dx, gradient, b.gradient.accumulate);
+    } else {
+      throw LogicError("a gradient in bf16 of a model in fp32");
+    }
   });
 }
 
@@ -323,8 +241,8 @@ const Tensor& Model::embeddings_tensor(Role role) const {
 
 /// Asynchronous because the source is pinned.
 Vector<std::int32_t> Model::upload(
-    const Region& region, const Operands& o, const MicroBatch& batch, MicroBatch::Tokens pinned) {
-  const std::int64_t expected = shape_of(o).tokens();
+    const Region& region, int slice, const MicroBatch& batch, MicroBatch::Tokens pinned) {
+  const std::int64_t expected = layout_.shape_of(slice).tokens();
   if (std::ssize(batch.inputs()) != expected || batch.segments().empty())
     throw LogicError("a micro-batch of {} tokens in {} segments where there must be {} tokens",
         batch.inputs().size(),
@@ -340,54 +258,54 @@ Vector<std::int32_t> Model::upload(
   return target;
 }
 
-void Model::embed(const Operands& o, const MicroBatch& batch) {
-  const Vector<std::int32_t> tokens = upload(plan_.tokens, o, batch, batch.inputs());
+void Model::embed(const EndBuffers& b, const MicroBatch& batch) {
+  const Vector<std::int32_t> tokens = upload(plan_.tokens, b.slice, batch, batch.inputs());
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_,
-        hidden<E>(o),
-        matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)),
+        hidden<E>(b.hidden, b.slice),
+        matrix_of<const E>(b.weights, embeddings_tensor(Role::embedding)),
         tokens);
   });
 }
 
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the
 /// gradient.
-void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
-  const Vector<std::int32_t> index = upload(plan_.index, o, batch, batch.index());
+void Model::embed_backward(const EndBuffers& b, const MicroBatch& batch) {
+  const Vector<std::int32_t> index = upload(plan_.index, b.slice, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
-  const auto gradient = matrix_of<float>(o.gradient, embeddings_tensor(Role::embedding));
-  if (!o.accumulate) {
-    clear<float>(exec_, o.gradient, embeddings_padding_);
+  const auto gradient = matrix_of<float>(b.gradient, embeddings_tensor(Role::embedding));
+  if (!b.accumulate) {
+    clear<float>(exec_, b.gradient, embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(exec_,
         gradient,
-        hidden<E>(o),
+        hidden<E>(b.hidden, b.slice),
         part(batch.inputs()),
         part(batch.order()),
         part(batch.segments()));
   });
 }
 
-void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
-  const Shape& shape = shape_of(o);
-  const Vector<std::int32_t> targets = upload(plan_.tokens, o, batch, batch.targets());
-  if (!o.accumulate)
-    clear<float>(exec_, o.gradient, embeddings_padding_);
+void Model::loss(const EndBuffers& b, double* loss, const MicroBatch& batch) {
+  const Shape& shape = layout_.shape_of(b.slice);
+  const Vector<std::int32_t> targets = upload(plan_.tokens, b.slice, batch, batch.targets());
+  if (!b.accumulate)
+    clear<float>(exec_, b.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
   const std::int64_t slice = loss_slice(shape);
   with_element(shape.dtype, [&]<class E>(E) {
-    const auto gain = vector_of<const E>(o.weights, norm);
-    const auto weight = matrix_of<const E>(o.weights, head);
+    const auto gain = vector_of<const E>(b.weights, norm);
+    const auto weight = matrix_of<const E>(b.weights, head);
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
       const std::int64_t rows = std::min(slice, shape.tokens() - begin);
-      const bool adds = o.accumulate || begin > 0;
+      const bool adds = b.accumulate || begin > 0;
       const auto part =
-          matrix_at<E>(o.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
+          matrix_at<E>(b.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
       const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
       const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
@@ -404,9 +322,9 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
       kernels::sum_losses(exec_, loss, losses, loss_scale_);
       kernels::linear_backward_input(exec_, slope, logits, weight);
       kernels::linear_backward_weight(
-          exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
+          exec_, matrix_of<float>(b.gradient, head), Matrix<const E>(logits), normed, adds);
       kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
-      kernels::rmsnorm_backward_gain(exec_, vector_of<float>(o.gradient, norm), partial, adds);
+      kernels::rmsnorm_backward_gain(exec_, vector_of<float>(b.gradient, norm), partial, adds);
     }
   });
 }
@@ -438,77 +356,5 @@ void draw(Buffer weights,
     }
   });
   exec.fence("minitaw::model::draw");
-}
-
-OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
-  const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  const auto part = [&](int index) {
-    return Buffer{buffer.at<std::byte>(index * bytes, bytes), bytes};
-  };
-  moment1 = part(0);
-  moment2 = part(1);
-  if (dtype != Dtype::fp32)
-    master = part(2);
-}
-
-/// The tensors in `range` of a flat buffer, whose state begins there, weights and gradient at
-/// `origin`.
-void Model::update_range(const std::vector<Tensor>& tensors,
-    Range range,
-    std::int64_t origin,
-    const UpdateOperands& o,
-    const AdamW& adamw,
-    int step) {
-  const std::int64_t end = range.begin + range.count;
-  const OptimiserState parts(o.state, layout_.shape.dtype, range.count);
-  AdamW of_gains = adamw;
-  of_gains.decay = 0;
-  with_element(layout_.shape.dtype, [&]<class E>(E) {
-    for (const Tensor& tensor : tensors) {
-      const std::int64_t first = std::max(range.begin, tensor.offset),
-                         count = std::min(end, tensor.offset + tensor.size()) - first,
-                         at = first - range.begin, place = first - origin;
-      if (count <= 0)
-        continue;
-      const auto own = elements_of<E>(o.weights, place, count);
-      Vector<float> master;
-      if constexpr (std::is_same_v<E, float>)
-        master = own;
-      else
-        master = elements_of<float>(parts.master, at, count);
-      kernels::adamw<E>(exec_,
-          own,
-          master,
-          elements_of<float>(parts.moment1, at, count),
-          elements_of<float>(parts.moment2, at, count),
-          elements_of<float>(o.gradient, place, count),
-          tensor.is_gain() ? of_gains : adamw,
-          step,
-          o.squares.as<const float>());
-    }
-  });
-}
-
-void Model::square(Buffer squares, Buffer gradient, bool accumulate) {
-  static_assert(squares_bytes == squares_scratch + kernels::most_square_partials * sizeof(double));
-  const auto count = static_cast<std::int64_t>(gradient.bytes / sizeof(float));
-  kernels::add_squares(exec_,
-      squares.as<float>(),
-      Buffer{squares.data + squares_scratch, squares.bytes - squares_scratch}.as<double>(),
-      elements_of<float>(gradient, 0, count),
-      accumulate);
-}
-
-void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step) {
-  const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  const Range range = range_of(run.elements, slice);
-  update_range(run.tensors, range, range.begin, o, adamw, step);
-}
-
-void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step) {
-  const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
-  if (begin < 0 || begin + size > embeddings_part_.count)
-    throw LogicError("slice {} of the embeddings is not in the part that this rank holds", slice);
-  update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

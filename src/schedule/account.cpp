@@ -259,8 +259,7 @@ model::Duties duties_of(const RankProgram& rank) {
     duties.embedding |= a.kind == Kind::embed;
     duties.embedding_gradient |= a.kind == Kind::embed_backward;
     duties.loss |= a.kind == Kind::loss;
-    duties.undivided_backward |=
-        a.kind == Kind::backward || a.kind == Kind::backward_attend_weights;
+    duties.undivided_backward |= a.kind == Kind::backward;
   }
   return duties;
 }

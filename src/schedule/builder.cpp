@@ -139,7 +139,7 @@ void Builder::add(
     int rank, Phase phase, const Action& action, const std::vector<Argument>& arguments) {
   Emitted emitted{action, phase, {}};
   for (const auto& [operand, buffer] : arguments)
-    emitted.buffers[index_of(action.kind, operand)] = buffer;
+    emitted.buffers[index_of(action, operand)] = buffer;
   drafts_[rank].emitted.push_back(emitted);
 }
 

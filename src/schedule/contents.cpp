@@ -46,8 +46,8 @@ private:
 
   void local(Place p) {
     const Action& a = at(p);
-    if (is_segment(a.kind))
-      return segment(p);
+    if (is_segment(a))
+      return visit(p);
     if (is_compute(a.kind) && scratch_[p.rank].shard >= 0)
       fail(fresh_reads,
           p,
@@ -57,73 +57,79 @@ private:
           scratch_[p.rank].micro_batch);
     switch (a.kind) {
     case Kind::embed: need_weights(p, weights, embedding().parts); return leave(p, hidden, 0);
-    case Kind::forward:
-      need_weights(p, weights, whole(a[weights].cls));
-      need(p, hidden, a.shard);
-      extend(p, keys, before_forward(a));
-      leave(p, saved, a.shard);
-      return leave(p, hidden, a.shard + 1);
     case Kind::loss:
       // Its weights are the step's where its gradient lacks something yet.
       need(p, hidden, program_.shards);
       leave(p, hidden, program_.shards - 1, true);
       return contribute(p, head());
-    case Kind::backward:
-    case Kind::backward_input:
-      need_weights(p, weights, whole(a[weights].cls));
-      need(p, saved, a.shard);
-      need(p, hidden, a.shard, true);
-      need_all_slices(p);
-      extend(p, key_gradient, before_backward(a));
-      leave(p, hidden, a.shard - 1, true);
-      return a.kind == Kind::backward ? contribute(p, shard(a.shard)) : leave(p, deferred, a.shard);
-    case Kind::backward_weight:
-      need(p, saved, a.shard);
-      need(p, deferred, a.shard);
-      return contribute(p, shard(a.shard));
     case Kind::embed_backward: need(p, hidden, -1, true); return contribute(p, embedding());
     case Kind::square: return square(p);
     case Kind::update: return update(p);
     case Kind::zero: content(p, gradient) = blank(p.rank, a[gradient].cls, a.shard); return;
     case Kind::accumulate:
     case Kind::load: return move(p, source, p, destination);
-    default: return;
+    default:
+      if (is_visit(a.kind))
+        visit(p);
     }
   }
 
-  /// A part of a visit. Blocks go up in F, and down in backward visits; `before`: those done.
-  void segment(Place p) {
+  /// A visit, or a segment of one.
+  void visit(Place p) {
     const Action& a = at(p);
-    const int last = program_.blocks[a.shard] - 1;
-    const bool forward = visit_of(a) == Kind::forward;
-    const int before = forward ? a.block : last - a.block;
-    if (a.kind == Kind::forward_extend) {
+    if (a.segment == Segment::extend) {
       need_keys(p, source, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
-      return extend(p, keys, before_forward(a));
-    }
-    if (a.kind == Kind::backward_share)
-      return share_key_gradient(p);
-    follow_scratch(p, before == 0, before == last);
-    if (a.kind != Kind::backward_attend_weights)
+      extend(p, keys, before_forward(a));
+    } else if (a.segment == Segment::share) {
+      share_key_gradient(p);
+    } else if (a.kind == Kind::backward_weight) {
+      need(p, saved, a.shard);
+      need(p, deferred, a.shard);
+      contribute(p, tensors_of(a));
+    } else {
+      const Progress progress = progress_of(a);
+      if (is_segment(a))
+        follow_scratch(p, progress);
       need_weights(p, weights, whole(a[weights].cls));
-    if (a.kind != Kind::backward_keys)
-      need(p, hidden, a.shard, !forward, before);
-    if (forward)
-      forward_segment(p, before, before == last);
-    else
-      backward_segment(p, before, before == last);
+      if (a.kind == Kind::forward)
+        forward(p, progress);
+      else
+        backward(p, progress);
+    }
   }
 
-  void forward_segment(Place p, int before, bool last) {
+  /// Blocks of a visit that are done; they go up in F, and down in the others. A whole visit counts
+  /// as one.
+  struct Progress {
+    int before = 0;
+    bool last = true;  ///< this is the last one
+  };
+
+  Progress progress_of(const Action& a) const {
+    if (!is_segment(a))
+      return {};
+    const int last = program_.blocks[a.shard] - 1;
+    const int before = a.kind == Kind::forward ? a.block : last - a.block;
+    return {before, before == last};
+  }
+
+  void forward(Place p, Progress progress) {
     const Action& a = at(p);
-    if (a.kind == Kind::forward_keys) {
+    const auto [before, last] = progress;
+    need(p, hidden, a.shard, false, before);
+    if (includes(a.segment, Segment::keys)) {
       if (before > 0)
         need(p, saved, a.shard, false, before);
       leave(p, saved, a.shard, false, before + 1);
-      return leave_keys(p, keys);
+      if (is_segment(a))
+        leave_keys(p, keys);
     }
+    if (!includes(a.segment, Segment::attend))
+      return;
     need(p, saved, a.shard, false, before + 1);
-    if (program_.slices > 1)
+    if (!is_segment(a))
+      extend(p, keys, before_forward(a));
+    else if (program_.slices > 1)
       need_prefix(p, keys, before_forward(a) + 1);
     else
       need_keys(p, keys, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
@@ -135,58 +141,62 @@ private:
     leave(p, hidden, a.shard + 1);
   }
 
-  /// What is deferred counts one block as long as the visit is under way.
-  void backward_segment(Place p, int before, bool last) {
+  /// Deferred inputs count one block as long as the visit is under way.
+  void backward(Place p, Progress progress) {
     const Action& a = at(p);
-    const bool halves = visit_of(a) == Kind::backward_input;
-    const bool begins = a.kind == Kind::backward_keys && before == 0;
+    const auto [before, last] = progress;
+    const bool half = a.kind == Kind::backward_input;
     need(p, saved, a.shard);
-    if (halves && begins)
+    if (a.segment != Segment::keys)
+      need(p, hidden, a.shard, true, before);
+    if (half && before == 0 && includes(a.segment, Segment::keys))
       leave(p, deferred, a.shard, false, 1);
-    if (halves)
+    if (half)
       need(p, deferred, a.shard, false, 1);
-    switch (a.kind) {
-    case Kind::backward_keys:
-      if (program_.slices == 1)
-        leave_keys(p, keys);
-      else if (a[keys].valid())
-        fail(fresh_reads, p, "has no use for {}", describe(a[keys]));
+    if (a.segment == Segment::keys)
+      recompute_keys(p);
+    if (includes(a.segment, Segment::attend))
+      attend_backward(p);
+    if (a.segment == Segment::finish)
+      for (const std::int32_t chunk : chunks_of(p.rank))
+        need_key_gradient(p, key_gradient, {chunk, chunk + 1});
+    const bool finishes = includes(a.segment, Segment::finish);
+    if (!half && (finishes || a.segment == Segment::weights))
+      contribute(p, tensors_of(a), a.segment == Segment::weights && before == 0);
+    if (!finishes)
       return;
-    case Kind::backward_attend:
-      if (program_.slices > 1) {
-        need_all_slices(p);
-        return extend(p, key_gradient, before_backward(a));
-      }
-      need_keys(p, keys, whole(SlotClass::keys));
-      return leave_key_gradient(p, key_gradient);
-    case Kind::backward_attend_weights: return contribute(p, segment_tensors(a), before == 0);
-    default: return finish(p, last, halves);
-    }
-  }
-
-  void finish(Place p, bool last, bool halves) {
-    const Action& a = at(p);
-    for (const std::int32_t chunk : chunks_of(p.rank))
-      need_key_gradient(p, key_gradient, {chunk, chunk + 1});
-    if (a[gradient].valid() == halves)
-      fail(exact_gradients, p, "gives the gradient of weights, or defers it: one of the two");
-    if (!halves)
-      contribute(p, segment_tensors(a), false);
-    else if (last)
+    if (half && last)
       leave(p, deferred, a.shard);
     if (last)
-      return leave(p, hidden, a.shard - 1, true);
-    leave(p, hidden, a.shard, true, content(p, hidden).block + 1);
+      leave(p, hidden, a.shard - 1, true);
+    else
+      leave(p, hidden, a.shard, true, before + 1);
+  }
+
+  void recompute_keys(Place p) {
+    if (program_.slices == 1)
+      leave_keys(p, keys);
+    else if (const Slot slot = at(p)[keys]; slot.valid())
+      fail(fresh_reads, p, "has no use for {}", describe(slot));
+  }
+
+  void attend_backward(Place p) {
+    const Action& a = at(p);
+    if (is_segment(a) && program_.slices == 1) {
+      need_keys(p, keys, whole(SlotClass::keys));
+      return leave_key_gradient(p, key_gradient);
+    }
+    need_all_slices(p);
+    extend(p, key_gradient, before_backward(a));
   }
 
   /// Refuses segments out of order, of other visits or of blocks whose intermediates are gone.
-  void follow_scratch(Place p, bool first, bool last) {
+  void follow_scratch(Place p, Progress progress) {
     const Action& a = at(p);
     Scratch& scratch = scratch_[p.rank];
-    const bool projects = a.kind == Kind::forward_keys || a.kind == Kind::backward_keys;
-    const bool attends = a.kind == Kind::forward_attend || a.kind == Kind::backward_attend;
-    const bool finishes = a.kind == Kind::backward_finish;
-    if (projects && first && scratch.shard < 0)
+    const bool projects = a.segment == Segment::keys, attends = a.segment == Segment::attend;
+    const bool finishes = a.segment == Segment::finish;
+    if (projects && progress.before == 0 && scratch.shard < 0)
       scratch = {.shard = a.shard, .micro_batch = a.micro_batch};
 
     const bool same_visit = scratch.shard == a.shard && scratch.micro_batch == a.micro_batch;
@@ -203,7 +213,8 @@ private:
     }
     if (attends && ++scratch.heads == a.parts)
       scratch.attended = a.block;
-    if (last && (finishes || (a.kind == Kind::forward_attend && scratch.heads == a.parts)))
+    const bool ends = a.kind == Kind::forward ? scratch.attended == a.block : finishes;
+    if (progress.last && ends)
       scratch = {};
   }
 

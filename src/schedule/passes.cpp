@@ -100,10 +100,11 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
   for (Action& a : rank.actions)
     for (const int i : indices(a.slots)) {
       const Slot slot = a.slots[i];
-      const bool sums = row_of(a.kind).uses[i].touch == Touch::accumulate && is_sum(slot.cls);
+      const bool sums = operands_of(a)[i].touch == Touch::accumulate && is_sum(slot.cls);
       if (!slot.valid() || !sums)
         continue;
-      const int tensors = of_embeddings(slot.cls) ? static_cast<int>(a.kind) : 1 + segment_of(a);
+      const int tensors =
+          of_embeddings(slot.cls) ? static_cast<int>(a.kind) : 1 + gradient_number(a);
       const int parts = of_embeddings(slot.cls) ? 1 : shard_parts / a.parts;
       a.accumulates = false;
       for (int part = a.part * parts; part < (a.part + 1) * parts; ++part)

@@ -44,52 +44,50 @@ LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
   return c;
 }
 
-std::array<Use, most_operands> uses_of(const Action& action) {
-  auto uses = row_of(action.kind).uses;
-  if (is_communication(action.kind))
-    uses[0].classes = row_of(action.payload).classes;
-  if (action.kind == Kind::update || action.kind == Kind::square)
-    for (Use& use : uses)
-      if (use.classes.size() == 2)
-        use.classes = use.classes.substr(of_embeddings(action.payload) ? 1 : 0, 1);
-  return uses;
+const Uses& operands_of(const Action& action) {
+  static constexpr Uses none{};
+  if (!is_segment(action))
+    return row_of(action.kind).uses;
+  for (const SegmentRow& row : segments_of_visits)
+    if (row.visit == action.kind && row.segment == action.segment)
+      return row.uses;
+  return none;
 }
 
-std::size_t index_of(Kind kind, Operand operand) {
-  const auto& uses = row_of(kind).uses;
+SlotClasses classes_of(const Action& action, const Use& use) {
+  if (is_communication(action.kind))
+    return use.operand == Operand::buffer ? row_of(action.payload).classes : SlotClasses();
+  const bool of_payload_data = row_of(action.kind).work == Work::compute &&
+                               action.payload != Payload::none && use.operand != Operand::squares;
+  if (!of_payload_data)
+    return use.classes;
+  SlotClasses of_payload;
+  for (const SlotClassRow& row : table_of<SlotClass>)
+    if (use.classes.contains(row.value) && row.data == row_of(action.payload).data)
+      of_payload.add(row.value);
+  return of_payload;
+}
+
+std::size_t index_of(const Action& action, Operand operand) {
+  const Uses& uses = operands_of(action);
   const auto at = std::ranges::find(uses, operand, &Use::operand);
   if (operand == Operand::none || at == uses.end())
-    throw LogicError("{} has no operand number {}", name_of(kind), index_of(operand));
+    throw LogicError("{} has no operand number {}", name_of(action), index_of(operand));
   return at - uses.begin();
 }
 
 const Slot& Action::operator[](Operand operand) const {
-  return slots[index_of(kind, operand)];
+  return slots[index_of(*this, operand)];
 }
 
 Slot& Action::operator[](Operand operand) {
-  return slots[index_of(kind, operand)];
+  return slots[index_of(*this, operand)];
 }
 
-Kind visit_of(const Action& action) {
-  switch (action.kind) {
-  case Kind::forward_keys:
-  case Kind::forward_extend:
-  case Kind::forward_attend: return Kind::forward;
-  case Kind::backward_keys:
-  case Kind::backward_attend:
-  case Kind::backward_finish:
-    return action[Operand::deferred].valid() ? Kind::backward_input : Kind::backward;
-  case Kind::backward_share:
-  case Kind::backward_attend_weights: return Kind::backward;
-  default: return action.kind;
-  }
-}
-
-int segment_of(const Action& action) {
-  if (!is_segment(action.kind))
+int gradient_number(const Action& action) {
+  if (!is_segment(action))
     return -1;
-  return gradient_segments * action.block + (action.kind == Kind::backward_finish ? 1 : 0);
+  return gradients_of_block * action.block + (action.segment == Segment::finish ? 1 : 0);
 }
 
 Accesses accesses(const Action& action, int rank) {
@@ -98,7 +96,7 @@ Accesses accesses(const Action& action, int rank) {
   for (const int i : indices(action.slots)) {
     if (!action.slots[i].valid())
       continue;
-    const Use& use = row_of(action.kind).uses[i];
+    const Use& use = operands_of(action)[i];
     Touch touch = use.touch;
     if (is_rooted(action.kind) && action.peer == rank)
       touch = action.kind == Kind::broadcast ? read : modify;
@@ -145,6 +143,11 @@ Action in_job(const Program& program, Action action, int replica) {
 
 std::string name_of(Slot slot) {
   return fmt::format("{}{}", letter_of(slot.cls), slot.index);
+}
+
+std::string name_of(const Action& action) {
+  std::string name{name_of(action.kind)};
+  return is_segment(action) ? fmt::format("{}.{}", name, name_of(action.segment)) : name;
 }
 
 std::string describe(Slot slot) {
@@ -220,7 +223,7 @@ std::vector<int> token_batches_of(const RankProgram& rank) {
 }
 
 std::string to_text(const Action& a, const Program& program) {
-  std::string line{name_of(a.kind)};
+  std::string line = name_of(a);
   const auto add = [&](const std::string& word) { line += " " + word; };
   const std::string part = a.parts == 1 ? "" : fmt::format("[{}/{}]", a.part, a.parts);
   if (a.payload != Payload::none || a.shard >= 0)
@@ -235,7 +238,7 @@ std::string to_text(const Action& a, const Program& program) {
     add(fmt::format("#{}", a.block));
   for (const int i : indices(a.slots))  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid()) {
-      const Touch touch = row_of(a.kind).uses[i].touch;
+      const Touch touch = operands_of(a)[i].touch;
       const bool adds =
           (a.accumulates && touch == Touch::accumulate) || (a.extends && touch == Touch::extend);
       add((adds ? "+" : "") + name_of(a.slots[i]));

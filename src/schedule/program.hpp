@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include "model/layout.hpp"
-#include "schedule/vocabulary.hpp"
+#include "schedule/kinds.hpp"
 #include "topology/groups.hpp"
 
 namespace minitaw::schedule {
@@ -38,11 +38,12 @@ struct Action {
   /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its
   /// members.
   std::int16_t part = 0, parts = 1;
-  std::int16_t block = -1;  ///< of the shard: what a segment computes, or whose keys move
+  std::int16_t block = -1;  ///< of the shard: of a segment, or whose keys move
   /// Of slices: there was one before in the same direction, whose keys and values, or gradients of
   /// them, stay.
   bool extends = false;
-  LaneCounts waits{};  ///< what must be finished first; its own lane is implied
+  Segment segment = Segment::all;  ///< of a visit
+  LaneCounts waits{};              ///< what must be finished first; its own lane is implied
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
   const Slot& operator[](Operand operand) const;
@@ -53,20 +54,23 @@ struct Action {
 /// The lane of a message or collective, or of a local action beside it; `inside`: all members of
 /// the collective are of one group.
 Lane lane_of(Kind kind, Payload payload, bool inside);
-/// The operands that the action must have: those of its kind, with what follows from its payload.
-std::array<Use, most_operands> uses_of(const Action& action);
-/// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
-std::size_t index_of(Kind kind, Operand operand);
+/// The operands of an action: those of its kind, or of its segment of a visit. Transfers, square
+/// and update have further classes.
+const Uses& operands_of(const Action& action);
+/// The classes that an operand's slot may be of.
+SlotClasses classes_of(const Action& action, const Use& use);
+/// Index of an operand in Action::slots. Throws LogicError if the action has no such operand.
+std::size_t index_of(const Action& action, Operand operand);
 
-/// The visit that an action is, or is a segment of: F, BW, B or W; else its own kind.
-Kind visit_of(const Action& action);
+/// Whether it is a part of a visit, of one block.
+inline bool is_segment(const Action& action) {
+  return action.segment != Segment::all;
+}
 
-/// Segments of a block that give gradients of weights: of different tensors.
-inline constexpr int gradient_segments = 2;
-
-/// Number of a segment that gives gradients, among those of its visit in the order of blocks; -1
-/// for other actions.
-int segment_of(const Action& action);
+/// Number of a segment that gives gradients, among those of its visit in the order of blocks: two a
+/// block, of different tensors; -1 for other actions.
+int gradient_number(const Action& action);
+inline constexpr int gradients_of_block = 2;
 
 struct Access {
   Operand operand = Operand::none;
@@ -86,7 +90,9 @@ struct Accesses {
 /// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
 Accesses accesses(const Action& action, int rank);
 
-/// "w0", as in texts of programs.
+/// "F", or "F.keys" of a segment, as in texts of programs.
+std::string name_of(const Action& action);
+/// "w0"
 std::string name_of(Slot slot);
 /// "weights w0", for sentences.
 std::string describe(Slot slot);

@@ -65,27 +65,25 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
 }
 
 namespace {
-/// Cost of what an action computes of one block.
+/// Cost of what a visit, or a segment of one, computes of one block.
 double cost_of_visit(const Action& a, const model::BlockCost& cost) {
-  switch (a.kind) {
-  case Kind::forward: return cost.forward();
-  case Kind::backward: return cost.backward_input() + cost.backward_weight();
-  case Kind::backward_input: return cost.backward_input();
-  case Kind::backward_weight: return cost.backward_weight();
-  case Kind::forward_keys: return cost.forward_keys;
-  case Kind::forward_attend:
+  const auto of = [&](Segment segment, double whole) {
+    return includes(a.segment, segment) ? whole : 0;
+  };
+  if (a.kind == Kind::forward) {
     // Attention to some of the heads; what follows it comes with the last of them.
-    return a.part + 1 < a.parts
-               ? cost.forward_attention / a.parts
-               : cost.forward_attend - cost.forward_attention * (a.parts - 1) / a.parts;
-  case Kind::backward_keys: return cost.backward_keys;
-  case Kind::backward_attend: return cost.backward_attend;
-  case Kind::backward_attend_weights: return cost.backward_attend_weights;
-  case Kind::backward_finish:
-    // The half towards the input leaves the weights' gradient to W.
-    return cost.backward_finish + (a[Operand::gradient].valid() ? cost.backward_finish_weights : 0);
-  default: return 0;
+    const double attend = a.part + 1 < a.parts ? cost.forward_attention / a.parts
+                                               : cost.forward_attend - cost.forward_attention *
+                                                                           (a.parts - 1) / a.parts;
+    return of(Segment::keys, cost.forward_keys) + of(Segment::attend, attend);
   }
+  const double towards_input = of(Segment::keys, cost.backward_keys) +
+                               of(Segment::attend, cost.backward_attend) +
+                               of(Segment::finish, cost.backward_finish);
+  const double towards_weights = of(Segment::weights, cost.backward_attend_weights) +
+                                 of(Segment::finish, cost.backward_finish_weights);
+  return (a.kind != Kind::backward_weight ? towards_input : 0) +
+         (a.kind != Kind::backward_input ? towards_weights : 0);
 }
 }  // namespace
 
@@ -94,7 +92,7 @@ double cost_of(const Action& a, const Layout& layout, const model::Price& price)
     return cost_of_loss(layout.shape_of(a.micro_batch), price);
   if (!is_visit(a.kind))
     return 0;
-  const int blocks = is_segment(a.kind) ? 1 : layout.shards[a.shard].layers;
+  const int blocks = is_segment(a) ? 1 : layout.shards[a.shard].layers;
   return blocks * cost_of_visit(a, cost_of_block(layout.shape_of(a.micro_batch), price));
 }
 

@@ -90,12 +90,15 @@ protected:
 
   /// All tensors of a shard. Where visits have segments, each gives those of its own tensors.
   Tensors shard(std::int32_t number) const {
-    const int sorts = program_.blocks.empty() ? 1 : gradient_segments * program_.blocks[number];
+    const int sorts = program_.blocks.empty() ? 1 : gradients_of_block * program_.blocks[number];
     return {{0, program_.shard_parts}, {0, sorts * contributions()}};
   }
 
-  Tensors segment_tensors(const Action& a) const {
-    const std::int32_t first = segment_of(a) * contributions();
+  /// Those of the shard whose gradient a visit or a segment gives.
+  Tensors tensors_of(const Action& a) const {
+    if (!is_segment(a))
+      return shard(a.shard);
+    const std::int32_t first = gradient_number(a) * contributions();
     return {{0, program_.shard_parts}, {first, first + contributions()}};
   }
 
@@ -286,8 +289,7 @@ protected:
           p,
           "begins {} that slices before it need",
           describe(a[operand]));
-    const bool whole_visit = !is_segment(a.kind);
-    const std::int32_t added = whole_visit ? blocks_of(a) * program_.key_parts : 1;
+    const std::int32_t added = is_segment(a) ? 1 : blocks_of(a) * program_.key_parts;
     content(p, operand) = prefix(p, before + added);
   }
 
@@ -313,7 +315,7 @@ protected:
     const Slot slot = at(p)[gradient];
     const bool adds = at(p).accumulates, replaces = begins && !adds;
     // Others write different tensors of the slot.
-    const bool apart = of_embeddings(slot.cls) || is_segment(at(p).kind);
+    const bool apart = of_embeddings(slot.cls) || is_segment(at(p));
     if (apart && !replaces && adds != written(p, gradient, tensors)) {
       if (adds)
         fail(exact_gradients, p, "adds to the gradient of the last step in {}", describe(slot));

@@ -128,16 +128,17 @@ private:
 
   void check_action() {
     const Action& a = at(place_);
-    const auto uses = uses_of(a);
-    const bool whole = row_of(a.kind).work == Work::visit;
-    if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
+    const bool in_segments = shared() && is_visit(a.kind) && a.kind != Kind::backward_weight;
+    if (is_segment(a) != in_segments)
       fail(fresh_reads, place_, "visits are {} here", shared() ? "in segments" : "whole");
     check_numbers(a);
     for (const int i : indices(a.slots)) {
-      if (uses[i].classes.empty() && a.slots[i].valid())
+      const Use& use = operands_of(a)[i];
+      const SlotClasses classes = classes_of(a, use);
+      if (classes.empty() && a.slots[i].valid())
         fail(fresh_reads, place_, "has no use for {}", describe(a.slots[i]));
-      if (!uses[i].classes.empty() && (a.slots[i].valid() || !uses[i].optional))
-        check_slot(a, a.slots[i], uses[i].classes);
+      if (!classes.empty() && (a.slots[i].valid() || !use.optional))
+        check_slot(a, a.slots[i], classes);
     }
     check_lane(a);
     check_partners(a);
@@ -162,11 +163,12 @@ private:
       check_number(slice ? "slice" : "shard", a.shard, shards);
     if (is_visit(a.kind) || is_end(a.kind) || activations || of_keys)
       check_number("micro-batch", a.micro_batch, program_.micro_batches);
-    if (is_segment(a.kind) || of_keys)
+    if (is_segment(a) || of_keys)
       check_number("block", a.block, shared() ? program_.blocks[a.shard] : 0);
     else if (a.block >= 0)
       fail(fresh_reads, place_, "names block {}, expected none", a.block);
-    const bool of_heads = a.kind == Kind::forward_attend || a.kind == Kind::forward_extend;
+    const bool of_heads =
+        a.kind == Kind::forward && (a.segment == Segment::attend || a.segment == Segment::extend);
     const int parts = of_heads ? program_.key_parts : parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, place_, "names part {} of {} where there are {}", a.part, a.parts, parts);
@@ -177,22 +179,21 @@ private:
       fail(fresh_reads, place_, "names {} {}, expected 0 to {}", what, number, count - 1);
   }
 
-  /// "weights or kept weights", of the letters "wk".
-  static std::string names_of_classes(std::string_view letters) {
+  /// "weights or kept weights"
+  static std::string names_of(SlotClasses classes) {
     std::vector<std::string_view> names;
-    for (const char letter : letters)
-      for (const SlotClassRow& row : table_of<SlotClass>)
-        if (row.letter == letter)
-          names.push_back(row.name);
+    for (const SlotClassRow& row : table_of<SlotClass>)
+      if (classes.contains(row.value))
+        names.push_back(row.name);
     return fmt::format("{}", fmt::join(names, " or "));
   }
 
-  void check_slot(const Action& a, Slot slot, std::string_view letters) const {
-    if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
+  void check_slot(const Action& a, Slot slot, SlotClasses classes) const {
+    if (!slot.valid() || !classes.contains(slot.cls))
       fail(fresh_reads,
           place_,
           "needs a slot of class {} where it has {}",
-          names_of_classes(letters),
+          names_of(classes),
           slot.valid() ? describe(slot) : "none");
     if (slot.index >= slots(slot.cls))
       fail(slots_accounted,

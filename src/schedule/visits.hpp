@@ -57,8 +57,7 @@ public:
     const int first = v.backward() ? builder_.slices() - 1 : 0;
     visit.extends = v.kind != Kind::backward_weight && slice != first;
     const Prefix prefix = prefix_of(v, slice == first);
-    segments(v,
-        visit,
+    emit(visit,
         {{weights, of_weights},
             {saved, left.saved},
             {hidden, state},
@@ -97,7 +96,7 @@ private:
   void add(const Action& action, const Arguments& arguments) {
     for (const int r : indices(ranks_)) {
       std::vector<Builder::Argument> used;
-      for (const Use& use : row_of(action.kind).uses)
+      for (const Use& use : operands_of(action))
         if (const auto at = arguments.find(use.operand);
             at != arguments.end() && !at->second.empty())
           used.push_back({use.operand, at->second[r]});
@@ -119,22 +118,23 @@ private:
     return prefix;
   }
 
-  /// A visit as the segments of its blocks, with what passes between the ranks.
-  void segments(const Visit& visit, Action action, Arguments arguments) {
+  /// Emits a visit as one action, or where ranks share sequences as segments of each block, with
+  /// the collectives between them.
+  void emit(const Action& visit, const Arguments& arguments) {
     if (builder_.context() == 1 || visit.kind == Kind::backward_weight)
-      return add(action, arguments);
-    const int blocks = builder_.blocks(visit.shard);
-    if (visit.kind == Kind::forward)
-      forward_segments(action, arguments, blocks);
+      add(visit, arguments);
+    else if (visit.kind == Kind::forward)
+      forward_segments(visit, arguments);
     else
-      backward_segments(action, arguments, blocks);
+      backward_segments(visit, arguments);
   }
 
-  void forward_segments(Action action, Arguments& arguments, int blocks) {
+  void forward_segments(Action action, Arguments arguments) {
     const RankBuffers prefix = arguments[keys];
     bool extends = std::exchange(action.extends, false);
+    const int blocks = builder_.blocks(action.shard);
     for (action.block = 0; action.block < blocks; ++action.block) {
-      project(Kind::forward_keys, action, arguments);
+      project(action, arguments);
       const RankBuffers gathered = arguments[keys];
       if (!prefix.empty())
         arguments[keys] = prefix;
@@ -142,12 +142,12 @@ private:
       part.parts = builder_.key_parts();
       for (part.part = 0; part.part < part.parts; ++part.part) {
         if (!prefix.empty()) {
-          part.kind = Kind::forward_extend;
+          part.segment = Segment::extend;
           part.extends = std::exchange(extends, true);
           add(part, {{source, gathered}, {keys, prefix}});
           part.extends = false;
         }
-        part.kind = Kind::forward_attend;
+        part.segment = Segment::attend;
         add(part, arguments);
       }
     }
@@ -156,32 +156,31 @@ private:
   /// What follows attention's backward pass runs while gradients of keys are added up, and while
   /// keys of the next block are gathered. Those of slices are at hand, and have gradients of later
   /// slices.
-  void backward_segments(Action action, Arguments& arguments, int blocks) {
-    const bool halves = action.kind == Kind::backward_input;
+  void backward_segments(Action action, Arguments arguments) {
     const RankBuffers of_slices = arguments[key_gradient];
     bool extends = std::exchange(action.extends, false);
-    action.block = blocks - 1;
-    project(Kind::backward_keys, action, arguments);
+    action.block = builder_.blocks(action.shard) - 1;
+    project(action, arguments);
     for (; action.block >= 0; --action.block) {
       const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
       arguments[key_gradient] = of_slices.empty() ? sums : of_slices;
-      action.kind = Kind::backward_attend;
+      action.segment = Segment::attend;
       if (!of_slices.empty())
         action.extends = std::exchange(extends, true);
       add(action, arguments);
       action.extends = false;
       if (!of_slices.empty()) {
-        action.kind = Kind::backward_share;
+        action.segment = Segment::share;
         add(action, {{key_gradient, of_slices}, {destination, sums}});
         arguments[key_gradient] = sums;
       }
       pass(Kind::reduce_scatter, Payload::key_gradient, action, sums);
-      action.kind = Kind::backward_attend_weights;
-      if (!halves)
+      action.segment = Segment::weights;
+      if (action.kind == Kind::backward)
         add(action, arguments);
       if (Action before = action; before.block-- > 0)
-        project(Kind::backward_keys, before, arguments);
-      action.kind = Kind::backward_finish;
+        project(before, arguments);
+      action.segment = Segment::finish;
       add(action, arguments);
     }
   }
@@ -194,11 +193,11 @@ private:
     builder_.collective_of_sequence(ranks_, action, buffers);
   }
 
-  /// Emits a segment that projects to keys and values; they are then gathered, unless they have
+  /// Emits the segment that projects to keys and values; they are then gathered, unless they have
   /// stayed, as in the backward visits of slices.
-  void project(Kind kind, Action action, Arguments& arguments) {
-    action.kind = kind;
-    if (kind == Kind::backward_keys && builder_.slices() > 1) {
+  void project(Action action, Arguments& arguments) {
+    action.segment = Segment::keys;
+    if (action.kind != Kind::forward && builder_.slices() > 1) {
       Arguments without = arguments;
       without[keys] = {};
       return add(action, without);

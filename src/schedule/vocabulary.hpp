@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,24 @@ constexpr auto named(const std::string_view (&names)[count]) {
   for (std::size_t i = 0; i < count; ++i)
     rows[i] = {static_cast<Enum>(i), names[i]};
   return rows;
+}
+
+/// The row of a value in the table of its enumeration.
+template <class Enum>
+constexpr const auto& row_of(Enum value) {
+  return table_of<Enum>[index_of(value)];
+}
+
+template <class Enum>
+  requires requires { table_of<Enum>.front().name; }
+constexpr std::string_view name_of(Enum value) {
+  return row_of(value).name;
+}
+
+/// Names of all values of an enumeration, in order.
+template <class Enum>
+std::vector<std::string> names_of() {
+  return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
 }
 
 // ---- Memory and traffic: what slots and payloads are counted as ----
@@ -137,6 +156,28 @@ enum class SlotClass : std::uint8_t {
   squares,                 ///< sum of the squares of gradients, a number and scratch
 };
 
+/// A set of slot classes.
+class SlotClasses {
+public:
+  constexpr SlotClasses() = default;
+
+  constexpr SlotClasses(std::initializer_list<SlotClass> classes) {
+    for (const SlotClass cls : classes)
+      add(cls);
+  }
+
+  constexpr void add(SlotClass cls) { bits_ |= bit_of(cls); }
+
+  constexpr bool contains(SlotClass cls) const { return (bits_ & bit_of(cls)) != 0; }
+
+  constexpr bool empty() const { return bits_ == 0; }
+
+private:
+  static constexpr std::uint32_t bit_of(SlotClass cls) { return 1U << index_of(cls); }
+
+  std::uint32_t bits_ = 0;
+};
+
 /// Type of the values in a slot.
 enum class Precision : std::uint8_t {
   compute,  ///< that of the kernels
@@ -219,7 +260,7 @@ enum class Payload : std::uint8_t {
 struct PayloadRow {
   Payload value;
   std::string_view name, prefix;
-  std::string_view classes;  ///< letters of the slots that messages move it from and to
+  SlotClasses classes;  ///< of the slots that messages move it from and to
   Traffic traffic;
   Data data = Data::number;
   Lane lane = Lane::gradients_group;  ///< of collectives inside a group: lane_of()
@@ -228,247 +269,46 @@ struct PayloadRow {
 template <>
 inline constexpr auto table_of<Payload> = [] {
   using enum Data;
+  using Slots = SlotClass;
   constexpr Lane inputs = Lane::inputs_group;
   constexpr Traffic weights = Traffic::weights, gradients = Traffic::gradients;
   constexpr Traffic activations = Traffic::activations, of_embeddings = Traffic::embeddings;
+  constexpr SlotClasses of_weights{Slots::owned, Slots::weights, Slots::kept};
+  constexpr SlotClasses of_gradients{
+      Slots::accumulator, Slots::gradient, Slots::contribution, Slots::partial};
   return std::to_array<PayloadRow>({
-      {Payload::none, "none", "s", "", weights},
-      {Payload::weights, "weights", "W", "hwk", weights, shard, inputs},
-      {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
-      {Payload::activation, "activation", "A", "x", activations, micro_batch, inputs},
-      {Payload::activation_grad, "activation_grad", "D", "x", activations, micro_batch},
-      {Payload::keys, "keys", "KV", "v", Traffic::context, Data::keys, Lane::context_inputs},
+      {Payload::none, "none", "s", {}, weights},
+      {Payload::weights, "weights", "W", of_weights, weights, shard, inputs},
+      {Payload::gradient, "gradient", "G", of_gradients, gradients, shard},
+      {Payload::activation, "activation", "A", {Slots::hidden}, activations, micro_batch, inputs},
+      {Payload::activation_grad, "activation_grad", "D", {Slots::hidden}, activations, micro_batch},
+      {Payload::keys, "keys", "KV", {Slots::keys}, Traffic::context, keys, Lane::context_inputs},
       {Payload::key_gradient,
           "key_gradient",
           "DKV",
-          "d",
+          {Slots::key_gradient},
           Traffic::context,
-          Data::keys,
+          keys,
           Lane::context_gradients},
-      {Payload::embeddings, "embeddings", "E", "e", of_embeddings, embeddings, inputs},
-      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", of_embeddings, embeddings},
-      {Payload::squares, "squares", "N", "n", gradients},
+      {Payload::embeddings,
+          "embeddings",
+          "E",
+          {Slots::embeddings},
+          of_embeddings,
+          embeddings,
+          inputs},
+      {Payload::embeddings_gradient,
+          "embeddings_gradient",
+          "EG",
+          {Slots::embeddings_accumulator},
+          of_embeddings,
+          embeddings},
+      {Payload::squares, "squares", "N", {Slots::squares}, gradients},
   });
 }();
 static_assert(is_complete(Payload::squares));
 
-// ---- Kinds of actions and their operands ----
-
-enum class Operand : std::uint8_t {
-  none,
-  weights,   ///< of a shard, or of embedding and LM head
-  saved,     ///< activations that F saves for the backward pass
-  hidden,    ///< hidden state of a micro-batch, or its gradient; changed in place
-  deferred,  ///< inputs of the weight gradient that B leaves for W
-  keys,      ///< keys and values of a block, or of all of a shard's, for whole sequences
-  key_gradient,
-  gradient,     ///< of a shard, or of embedding and LM head
-  source,       ///< add, load: the buffer that is read
-  destination,  ///< add, load: the buffer that is written
-  buffer,       ///< messages and collectives: the buffer that moves
-  squares,      ///< square; update, where the gradient is clipped
-};
-
-/// Use of an operand's slot by an action.
-enum class Touch : std::uint8_t {
-  read,
-  write,
-  modify,      ///< both
-  accumulate,  ///< written, and read as well if the action accumulates
-  extend,      ///< written, and read as well if the action extends
-};
-
-struct Use {
-  Operand operand = Operand::none;
-  std::string_view classes = {};  ///< letters of the classes that its slot may be of
-  Touch touch = Touch::read;
-  bool optional = false;  ///< an action may do without
-};
-
-inline constexpr int most_operands = 6;  ///< of one action
-
-/// Kind of an action.
-enum class Kind : std::uint8_t {
-  embed,
-  forward,
-  loss,
-  backward,         ///< both halves of the backward pass
-  backward_input,   ///< towards the input
-  backward_weight,  ///< towards the weights
-  // Segments of visits, each of one block, where ranks share sequences (model::Model).
-  forward_keys,
-  forward_extend,  ///< of slices: puts gathered keys and values behind those of slices before
-  forward_attend,
-  backward_keys,
-  backward_attend,
-  backward_share,  ///< of slices: takes out the gradient that is complete, to add up over ranks
-  backward_attend_weights,
-  backward_finish,
-  embed_backward,
-  square,  ///< adds the squares of a gradient to those of the whole model
-  update,
-  zero,
-  accumulate,  ///< destination = source, or += if the action accumulates
-  load,        ///< destination = source, rounded to its precision
-  join,        ///< the rank's step ends here
-  send,
-  recv,
-  broadcast,
-  reduce,
-  all_gather,
-  reduce_scatter,
-  all_reduce,
-};
-
-/// What sort of work an action is.
-enum class Work : std::uint8_t {
-  visit,       ///< computation of a tick, of a shard and a micro-batch: F, BW, B or W
-  segment,     ///< a part of one, of a block
-  end,         ///< computation of a micro-batch beside it: the model's embedding or its loss
-  compute,     ///< other computation, of its payload
-  local,       ///< copy or addition on one rank
-  join,        ///< none
-  message,     ///< from one rank to another
-  collective,  ///< of all ranks of a communicator
-};
-
-struct KindRow {
-  Kind value;
-  std::string_view name;  ///< in texts of programs
-  Work work;
-  /// The operands in the order of Action::slots: only this table knows it.
-  std::array<Use, most_operands> uses = {};
-  bool rooted = false;    ///< a collective from or to one rank
-  bool reducing = false;  ///< a collective that adds up
-};
-
-/// The slot classes of a transfer follow from its payload. Of square and update the second letter
-/// is for embeddings.
-template <>
-inline constexpr auto table_of<Kind> = [] {
-  using enum Operand;
-  using enum Touch;
-  using enum Work;
-  constexpr bool rooted = true, reducing = true, maybe = true;
-  constexpr Use weights_of_shard{weights, "hw", read}, weights_of_end{weights, "e", read};
-  constexpr Use saved_before{saved, "a", read}, left_by_b{deferred, "b", read};
-  constexpr Use state{hidden, "x", modify}, state_before{hidden, "x", read};
-  constexpr Use gradient_of_end{gradient, "f", accumulate};
-  constexpr Use keys_of_slices{keys, "y", read, maybe};
-  constexpr Use sums_of_slices{key_gradient, "z", extend, maybe};
-  constexpr Use input{buffer, "", read}, output{buffer, "", write}, both{buffer, "", modify};
-  return std::to_array<KindRow>({
-      {Kind::embed, "embed", end, {{{hidden, "x", write}, weights_of_end}}},
-      {Kind::forward,
-          "F",
-          visit,
-          {{weights_of_shard, {saved, "a", write}, state, {keys, "y", extend, maybe}}}},
-      {Kind::loss, "loss", end, {{state, weights_of_end, gradient_of_end}}},
-      {Kind::backward,
-          "BW",
-          visit,
-          {{weights_of_shard,
-              saved_before,
-              state,
-              {gradient, "tgp", accumulate},
-              keys_of_slices,
-              sums_of_slices}}},
-      {Kind::backward_input,
-          "B",
-          visit,
-          {{weights_of_shard,
-              saved_before,
-              state,
-              {deferred, "b", write},
-              keys_of_slices,
-              sums_of_slices}}},
-      {Kind::backward_weight,
-          "W",
-          visit,
-          {{saved_before, left_by_b, {gradient, "tg", accumulate}}}},
-      {Kind::forward_keys,
-          "F.keys",
-          segment,
-          {{weights_of_shard, {saved, "a", modify}, state_before, {keys, "v", write}}}},
-      {Kind::forward_extend, "F.extend", segment, {{{source, "v", read}, {keys, "y", extend}}}},
-      {Kind::forward_attend,
-          "F.attend",
-          segment,
-          {{weights_of_shard, {saved, "a", modify}, state, {keys, "vy", read}}}},
-      {Kind::backward_keys,
-          "B.keys",
-          segment,
-          {{weights_of_shard,
-              saved_before,
-              {keys, "v", write, maybe},
-              {deferred, "b", write, maybe}}}},
-      {Kind::backward_attend,
-          "B.attend",
-          segment,
-          {{weights_of_shard,
-              saved_before,
-              state_before,
-              {keys, "vy", read},
-              {key_gradient, "dz", extend},
-              {deferred, "b", modify, maybe}}}},
-      {Kind::backward_share,
-          "B.share",
-          segment,
-          {{{key_gradient, "z", read}, {destination, "d", write}}}},
-      {Kind::backward_attend_weights,
-          "B.weights",
-          segment,
-          {{weights_of_shard, saved_before, state_before, {gradient, "tgp", accumulate}}}},
-      {Kind::backward_finish,
-          "B.finish",
-          segment,
-          {{weights_of_shard,
-              saved_before,
-              state,
-              {key_gradient, "d", read},
-              {gradient, "tgp", accumulate, maybe},
-              {deferred, "b", modify, maybe}}}},
-      {Kind::embed_backward, "dembed", end, {{state_before, gradient_of_end}}},
-      {Kind::square, "square", compute, {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
-      {Kind::update,
-          "update",
-          compute,
-          {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read, maybe}}}},
-      {Kind::zero, "zero", local, {{{gradient, "g", write}}}},
-      {Kind::accumulate, "add", local, {{{source, "gc", read}, {destination, "tp", accumulate}}}},
-      {Kind::load, "load", local, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
-      {Kind::join, "join", join},
-      {Kind::send, "send", message, {{input}}},
-      {Kind::recv, "recv", message, {{output}}},
-      // The root of a broadcast reads, that of a reduction writes as well.
-      {Kind::broadcast, "broadcast", collective, {{output}}, rooted},
-      {Kind::reduce, "reduce", collective, {{input}}, rooted, reducing},
-      {Kind::all_gather, "all_gather", collective, {{both}}},
-      {Kind::reduce_scatter, "reduce_scatter", collective, {{both}}, !rooted, reducing},
-      {Kind::all_reduce, "all_reduce", collective, {{both}}, !rooted, reducing},
-  });
-}();
-static_assert(is_complete(Kind::all_reduce));
-
 // ---- Reading the tables ----
-
-/// The row of a value in the table of its enumeration.
-template <class Enum>
-constexpr const auto& row_of(Enum value) {
-  return table_of<Enum>[index_of(value)];
-}
-
-template <class Enum>
-  requires requires { table_of<Enum>.front().name; }
-constexpr std::string_view name_of(Enum value) {
-  return row_of(value).name;
-}
-
-/// Names of all values of an enumeration, in order.
-template <class Enum>
-std::vector<std::string> names_of() {
-  return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
-}
 
 constexpr char letter_of(SlotClass cls) {
   return row_of(cls).letter;
@@ -498,43 +338,5 @@ constexpr bool of_embeddings(Payload payload) {
 
 constexpr Traffic traffic_of(Payload payload) {
   return row_of(payload).traffic;
-}
-
-constexpr bool is_segment(Kind kind) {
-  return row_of(kind).work == Work::segment;
-}
-
-/// F, BW, B, W or a segment of one: the actions that take a tick.
-constexpr bool is_visit(Kind kind) {
-  return row_of(kind).work == Work::visit || is_segment(kind);
-}
-
-/// The embedding or the loss of a micro-batch.
-constexpr bool is_end(Kind kind) {
-  return row_of(kind).work == Work::end;
-}
-
-constexpr bool is_compute(Kind kind) {
-  return is_visit(kind) || is_end(kind) || row_of(kind).work == Work::compute;
-}
-
-constexpr bool is_point_to_point(Kind kind) {
-  return row_of(kind).work == Work::message;
-}
-
-constexpr bool is_collective(Kind kind) {
-  return row_of(kind).work == Work::collective;
-}
-
-constexpr bool is_communication(Kind kind) {
-  return is_point_to_point(kind) || is_collective(kind);
-}
-
-constexpr bool is_rooted(Kind kind) {
-  return row_of(kind).rooted;
-}
-
-constexpr bool is_reducing(Kind kind) {
-  return row_of(kind).reducing;
 }
 }  // namespace minitaw::schedule

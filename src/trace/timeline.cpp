@@ -53,7 +53,8 @@ Timeline make_timeline(const schedule::Program& program,
           .link = link_of(matching, {r, i}),
           .ready = span.ready,
           .begin = span.begin,
-          .end = span.end});
+          .end = span.end,
+          .segment = a.segment});
     }
   return timeline;
 }
@@ -63,6 +64,7 @@ const std::vector<Field>& fields() {
       {"rank", "1", "Rank of the case.", &Event::rank},
       coded<&Event::lane>("lane", "Code of the lane that the action is in."),
       coded<&Event::kind>("kind", "Code of the action, as plan --program prints it."),
+      coded<&Event::segment>("segment", "Code of the part of a visit that the action is."),
       coded<&Event::payload>("payload", "Code of the data that are moved or updated."),
       {"tick", "tick", "Tick of the schedule.", &Event::tick},
       {"shard", "1", "-1: none.", &Event::shard},

@@ -18,6 +18,7 @@ struct Event {
       -1;  ///< shared by both sides of a message or by all members of a collective; -1: no transfer
   double ready = 0;  ///< its lane got to it
   double begin = 0, end = 0;
+  schedule::Segment segment = schedule::Segment::all;  ///< of a visit
 };
 
 /// One step of all ranks, predicted or measured: all that a drawing needs, without the program.

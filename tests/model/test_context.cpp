@@ -69,23 +69,21 @@ struct Rank {
     return layout;
   }
 
-  Operands embeddings(int m) const {
+  EndBuffers embeddings(int m) const {
     return {.weights = weights.back().get(),
         .hidden = hidden.get(),
         .gradient = totals.back().get(),
         .accumulate = m > 0};
   }
 
-  Operands visit(int s, int m, bool halves = false) const {
+  PassBuffers buffers(int s, int m, bool halves = false) const {
     const std::size_t at = m * layout.shards.size() + s;
     return {.weights = weights[s].get(),
         .saved = saved[at].get(),
         .hidden = hidden.get(),
         .deferred = halves ? deferred[at].get() : Buffer{},
-        .keys = keys.get(),
-        .key_gradient = key_gradient.get(),
-        .gradient = totals[s].get(),
-        .accumulate = m > 0};
+        .of_ranks = {keys.get(), key_gradient.get()},
+        .gradient = {.buffer = totals[s].get(), .accumulate = m > 0}};
   }
 
   Layout layout;
@@ -111,11 +109,13 @@ public:
     each([&](Rank& r) { r.model.embed(r.embeddings(m), r.batches[m]); });
     for (int s = 0; s < shards(); ++s)
       for (int b = 0; b < layout_.shards[s].layers; ++b) {
-        each([&](Rank& r) { r.model.forward_keys(s, b, r.visit(s, m)); });
+        ShardPass pass{.shard = s, .segment = Segment::keys, .block = b};
+        run(pass, m);
         gather();
-        const int parts = layout_.shape.key_parts;
-        for (int p = 0; p < parts; ++p)
-          each([&](Rank& r) { r.model.forward_attend(s, b, {p, parts}, r.visit(s, m)); });
+        pass.segment = Segment::attend;
+        pass.heads.count = layout_.shape.key_parts;
+        for (pass.heads.index = 0; pass.heads.index < pass.heads.count; ++pass.heads.index)
+          run(pass, m);
       }
     each([&](Rank& r) { r.model.loss(r.embeddings(m), r.loss.data(), r.batches[m]); });
   }
@@ -125,19 +125,25 @@ public:
   void backward(int m, bool halves) {
     for (int s = shards() - 1; s >= 0; --s) {
       const int last = layout_.shards[s].layers - 1;
-      const auto keys = [&](int b) {
-        each([&](Rank& r) { r.model.backward_keys(s, b, r.visit(s, m, halves)); });
-      };
-      keys(last);
-      for (int b = last; b >= 0; --b) {
+      ShardPass pass{.direction = halves ? Direction::backward_input : Direction::backward,
+          .shard = s,
+          .segment = Segment::keys,
+          .block = last};
+      run(pass, m);
+      for (; pass.block >= 0; --pass.block) {
         gather();
-        each([&](Rank& r) { r.model.backward_attend(s, b, r.visit(s, m, halves)); });
+        pass.segment = Segment::attend;
+        run(pass, m);
+        pass.segment = Segment::weights;
         if (!halves)
-          each([&](Rank& r) { r.model.backward_attend_weights(s, b, r.visit(s, m)); });
-        if (b > 0)
-          keys(b - 1);
+          run(pass, m);
+        ShardPass before = pass;
+        before.segment = Segment::keys;
+        if (before.block-- > 0)
+          run(before, m);
         scatter_sums();
-        each([&](Rank& r) { r.model.backward_finish(s, b, r.visit(s, m, halves)); });
+        pass.segment = Segment::finish;
+        run(pass, m);
       }
     }
     each([&](Rank& r) { r.model.embed_backward(r.embeddings(m), r.batches[m]); });
@@ -145,11 +151,7 @@ public:
 
   void weights(int m) {
     for (int s = 0; s < shards(); ++s)
-      each([&](Rank& r) {
-        Operands o = r.visit(s, m, true);
-        o.weights = {};
-        r.model.backward_weight(s, o);
-      });
+      run({.direction = Direction::backward_weight, .shard = s}, m);
   }
 
   /// Gradients of all ranks, added up.
@@ -178,6 +180,15 @@ private:
 
   /// Of each part of the heads, one part after the other.
   [[nodiscard]] int chunks() const { return 2 * count_ * layout_.shape.key_parts; }
+
+  void run(const ShardPass& pass, int m) {
+    each([&](Rank& r) {
+      PassBuffers buffers = r.buffers(pass.shard, m, pass.is_half());
+      if (pass.direction == Direction::backward_weight)
+        buffers.weights = {};
+      r.model.run(pass, buffers);
+    });
+  }
 
   void each(const auto& execute) {
     for (Rank& r : ranks_)

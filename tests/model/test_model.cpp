@@ -201,7 +201,7 @@ protected:
     batch_.fill(source, 0, 0);
   }
 
-  static Operands embeddings(const Buffers& b) {
+  static EndBuffers embeddings(const Buffers& b) {
     return {
         .weights = b.embeddings, .hidden = b.x, .gradient = b.embeddings_total, .accumulate = true};
   }
@@ -238,16 +238,23 @@ TEST_P(Refusals, OfBuffersThatAreTooSmall) {
           EXPECT_THROW(action(one_less), LogicError) << name;
         }
       };
-  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights}, [&](const B& b) {
-    m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
-  });
-  expect_needs("backward_input", {&B::x, &B::saved, &B::deferred, &B::weights}, [&](const B& b) {
-    m.backward_input(
-        0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
-  });
-  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred}, [&](const B& b) {
-    m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
-  });
+  const auto run = [&](Direction direction) {
+    return [&m, direction](const B& b) {
+      const bool half = direction != Direction::backward;
+      m.run({.direction = direction},
+          {.weights = direction == Direction::backward_weight ? Buffer{} : b.weights,
+              .saved = b.saved,
+              .hidden = b.x,
+              .deferred = half ? b.deferred : Buffer{},
+              .gradient = {b.total}});
+    };
+  };
+  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights}, run(Direction::backward));
+  expect_needs("backward_input",
+      {&B::x, &B::saved, &B::deferred, &B::weights},
+      run(Direction::backward_input));
+  expect_needs(
+      "backward_weight", {&B::total, &B::saved, &B::deferred}, run(Direction::backward_weight));
   expect_needs("loss", {&B::x, &B::embeddings_total, &B::embeddings}, [&](const B& b) {
     m.loss(embeddings(b), loss_.data(), batch_);
   });
@@ -275,7 +282,7 @@ TEST_P(Refusals, OfMicroBatchesOfAnotherShapeOrStillEmpty) {
 TEST_P(Refusals, OfWhatAnotherRankHolds) {
   const std::int64_t slice = layout_.embeddings.slice;
   Model first = model(Range{0, slice}), last = model(Range{slice, slice});
-  const UpdateOperands of_update{all_.embeddings, all_.embeddings_total, all_.embeddings_state};
+  const UpdateBuffers of_update{all_.embeddings, all_.embeddings_total, all_.embeddings_state};
   EXPECT_THROW(last.embed(embeddings(all_), batch_), LogicError);
   EXPECT_THROW(last.embed_backward(embeddings(all_), batch_), LogicError);
   EXPECT_THROW(first.loss(embeddings(all_), loss_.data(), batch_), LogicError);
@@ -293,15 +300,14 @@ TEST_P(Refusals, OfTypesThatTheModelHasNot) {
     return;
   }
   Model whole = model();
-  Operands o{.weights = all_.weights,
+  PassBuffers b{.weights = all_.weights,
       .saved = all_.saved,
       .hidden = all_.x,
-      .gradient = all_.total,
-      .gradient_type = Dtype::bf16};
-  EXPECT_THROW(whole.backward(0, o), LogicError);
-  o.weights = {};
-  o.deferred = all_.deferred;
-  EXPECT_THROW(whole.backward_weight(0, o), LogicError);
+      .gradient = {all_.total, Dtype::bf16}};
+  EXPECT_THROW(whole.run({Direction::backward}, b), LogicError);
+  b.weights = {};
+  b.deferred = all_.deferred;
+  EXPECT_THROW(whole.run({Direction::backward_weight}, b), LogicError);
 }
 
 /// Parts begin and end anywhere, also inside a tensor and inside a block of four numbers.

@@ -52,22 +52,21 @@ public:
       batches.emplace_back(layout_.shape_of(j)).fill(tokens_, 0, m * layout_.shape.micro_batch);
       model_.embed(ends(j, false), batches[j]);
       for (int s = 0; s < shards(); ++s)
-        model_.forward(s, visit(s, j, m, false));
+        model_.run({.shard = s, .slice = j}, buffers(s, j, m, false));
       model_.loss(ends(j, m > 0 || j > 0), loss_.data(), batches[j]);
     }
     for (int j = slices() - 1; j >= 0; --j) {
       for (int s = shards() - 1; s >= 0; --s)
-        if (halves)
-          model_.backward_input(s, visit(s, j, m, true));
-        else
-          model_.backward(s, visit(s, j, m, false));
+        model_.run({halves ? Direction::backward_input : Direction::backward, s, j},
+            buffers(s, j, m, halves));
       model_.embed_backward(ends(j, m > 0 || j + 1 < slices()), batches[j]);
     }
     for (int j = slices() - 1; j >= 0 && halves; --j)
       for (int s = 0; s < shards(); ++s) {
-        Operands o = visit(s, j, m, true);
-        o.weights = o.prefix = o.prefix_gradient = {};
-        model_.backward_weight(s, o);
+        PassBuffers b = buffers(s, j, m, true);
+        b.weights = {};
+        b.of_slices = {};
+        model_.run({Direction::backward_weight, s, j}, b);
       }
     Kokkos::fence();
   }
@@ -90,25 +89,22 @@ private:
 
   [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
 
-  [[nodiscard]] Operands ends(int j, bool accumulate) const {
+  [[nodiscard]] EndBuffers ends(int j, bool accumulate) const {
     return {.weights = weights_.back().get(),
         .hidden = hidden_[j].get(),
-        .slice = j,
         .gradient = totals_.back().get(),
-        .accumulate = accumulate};
+        .accumulate = accumulate,
+        .slice = j};
   }
 
-  [[nodiscard]] Operands visit(int s, int j, int m, bool halves) const {
+  [[nodiscard]] PassBuffers buffers(int s, int j, int m, bool halves) const {
     const std::size_t at = j * layout_.shards.size() + s;
     return {.weights = weights_[s].get(),
         .saved = saved_[at].get(),
         .hidden = hidden_[j].get(),
         .deferred = halves ? deferred_[at].get() : Buffer{},
-        .prefix = prefix_[s].get(),
-        .prefix_gradient = prefix_gradient_[s].get(),
-        .slice = j,
-        .gradient = totals_[s].get(),
-        .accumulate = m > 0 || j + 1 < slices()};
+        .of_slices = {prefix_[s].get(), prefix_gradient_[s].get()},
+        .gradient = {.buffer = totals_[s].get(), .accumulate = m > 0 || j + 1 < slices()}};
   }
 
   Layout layout_;

@@ -49,6 +49,8 @@ private:
 /// Executes whole steps on one rank, every buffer poisoned and of just the planned size. Embeddings
 /// are the last part.
 class TrainingLoop {
+  using Direction = model::Direction;
+
 public:
   TrainingLoop(const model::Layout& layout,
       int micro_batches,
@@ -118,9 +120,12 @@ public:
   void execute(bool by_contributions = false) {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
-        add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
-          o.weights = weights_[s].get(), o.saved = saved_[m][s].get(), o.hidden = x_.get();
-          model_.backward(s, o);
+        add_to_accumulator(s, m > 0, by_contributions, [&](const model::Gradient& gradient) {
+          model_.run({.direction = Direction::backward, .shard = s},
+              {.weights = weights_[s].get(),
+                  .saved = saved_[m][s].get(),
+                  .hidden = x_.get(),
+                  .gradient = gradient});
         });
       });
   }
@@ -129,7 +134,7 @@ public:
   void execute_towards_inputs() {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
-        model_.backward_input(s,
+        model_.run({.direction = Direction::backward_input, .shard = s},
             {.weights = weights_[s].get(),
                 .saved = saved_[m][s].get(),
                 .hidden = x_.get(),
@@ -140,9 +145,11 @@ public:
   void execute_towards_weights(bool by_contributions = false) {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       for (int s = 0; s < shards(); ++s)
-        add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
-          o.saved = saved_[m][s].get(), o.deferred = deferred_[m][s].get();
-          model_.backward_weight(s, o);
+        add_to_accumulator(s, m > 0, by_contributions, [&](const model::Gradient& gradient) {
+          model_.run({.direction = Direction::backward_weight, .shard = s},
+              {.saved = saved_[m][s].get(),
+                  .deferred = deferred_[m][s].get(),
+                  .gradient = gradient});
         });
   }
 
@@ -218,26 +225,26 @@ private:
   /// All but the gradients of shards, which backward(shard) is for.
   void micro_batch(std::size_t m, const auto& backward) {
     const model::MicroBatch& batch = batches_[m];
-    const model::Operands embeddings{.weights = weights_.back().get(),
+    const model::EndBuffers embeddings{.weights = weights_.back().get(),
         .hidden = x_.get(),
         .gradient = totals_.back().get(),
         .accumulate = m > 0};
     model_.embed(embeddings, batch);
     for (int s = 0; s < shards(); ++s)
-      model_.forward(
-          s, {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});
+      model_.run({.shard = s},
+          {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});
     model_.loss(embeddings, loss_.data(), batch);
     for (int s = shards() - 1; s >= 0; --s)
       backward(s);
     model_.embed_backward(embeddings, batch);
   }
 
-  /// Calls write(operands that name the gradient).
+  /// Calls write(the gradient).
   void add_to_accumulator(int s, bool accumulate, bool by_contributions, const auto& write) {
     if (!by_contributions)
-      return write({.gradient = totals_[s].get(), .accumulate = accumulate});
+      return write({.buffer = totals_[s].get(), .accumulate = accumulate});
     const model::Buffer contribution = contributions_[s].get();
-    write({.gradient = contribution, .gradient_type = dtype()});
+    write({contribution, dtype()});
     const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
     model::with_element(dtype(), [&]<class E>(E) {
       kernels::add<E>(exec_,

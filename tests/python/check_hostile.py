@@ -171,8 +171,15 @@ def check_controls():
 # JSON of minitaw predict.
 
 STRANGE = [None, "x", [], {}, -2, 2**70, 1e308, True, [1], 0.5]
-EVENTS = dict.fromkeys("rank lane kind payload shard micro_batch link begin end".split(), [0, 1])
-CODES = {"lane": ["compute", "x"], "kind": ["F", "W"], "payload": ["weights", "x"]}
+EVENTS = dict.fromkeys(
+    "rank lane kind segment payload shard micro_batch link begin end".split(), [0, 1]
+)
+CODES = {
+    "lane": ["compute", "x"],
+    "kind": ["F", "W"],
+    "segment": ["all", "keys"],
+    "payload": ["weights", "x"],
+}
 STEP = {"title": "t", "groups": [1, 1], "codes": CODES, "events": EVENTS}
 SETTINGS = {"schedule": "fsdp", "ranks": 4, "groups": "2+2", "seq": 256}
 FIGURES = dict.fromkeys(("step_s", "tokens_per_s", "memory_bytes", "bytes_between"), 5)

@@ -64,7 +64,7 @@ def check_timeline():
         columns = file["runs/0000/timeline"]
         for name in columns:
             values = list(columns[name])
-            if name in ("kind", "lane", "payload"):
+            if name in ("kind", "segment", "lane", "payload"):
                 values = [columns[name].attrs["codes"][code] for code in values]
             assert list(subject.array(RUNS.iloc[0], f"timeline/{name}")) == values, name
 

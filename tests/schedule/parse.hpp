@@ -56,7 +56,10 @@ inline Action action_of(std::istream& words, const Program& program) {
   std::string lane, kind;
   words >> a.tick >> lane >> kind;
   a.lane = named<Lane>(lane, &Named<Lane>::name);
-  a.kind = named<Kind>(kind, &KindRow::name);
+  const std::size_t dot = std::min(kind.find('.'), kind.size());
+  a.kind = named<Kind>(kind.substr(0, dot), &KindRow::name);
+  if (dot < kind.size())
+    a.segment = named<Segment>(kind.substr(dot + 1), &Named<Segment>::name);
   std::size_t slots = 0;
   for (std::string word; words >> word;) {
     const bool adds = word[0] == '+';
@@ -78,9 +81,9 @@ inline Action action_of(std::istream& words, const Program& program) {
       a.communicator = static_cast<int>(at - program.communicators.begin());
     } else if (const Slot slot = slot_of(word.substr(adds ? 1 : 0)); slot.valid()) {
       // The next operand that may be of this class: an action may do without some.
-      const auto& uses = row_of(a.kind).uses;
+      const Uses& uses = operands_of(a);
       while (!is_communication(a.kind) && slots + 1 < uses.size() && uses[slots].optional &&
-             uses[slots].classes.find(letter_of(slot.cls)) == std::string_view::npos)
+             !uses[slots].classes.contains(slot.cls))
         ++slots;
       const bool extends = uses.at(slots).touch == Touch::extend;
       (extends ? a.extends : a.accumulates) |= adds;

@@ -159,7 +159,7 @@ CostsOfVisits costs_of_visits(
   for (int r = 0; r < std::ssize(program.ranks); ++r)
     for (const Action& a : program.ranks[r].actions)
       if (is_visit(a.kind))
-        sums[{r, visit_of(a), a.shard, a.micro_batch}] += cost_of(a, layout, price);
+        sums[{r, a.kind, a.shard, a.micro_batch}] += cost_of(a, layout, price);
   return sums;
 }
 
@@ -237,6 +237,17 @@ int find(const RankProgram& rank, Kind kind, Payload payload = Payload::none, in
   throw std::logic_error("no such action");
 }
 
+int find(const RankProgram& rank, Kind visit, Segment segment) {
+  for (int i = 0; i < std::ssize(rank.actions); ++i)
+    if (rank.actions[i].kind == visit && rank.actions[i].segment == segment)
+      return i;
+  throw std::logic_error("no such segment");
+}
+
+bool projects(const Action& a) {
+  return a.kind == Kind::forward && a.segment == Segment::keys;
+}
+
 struct Defect {
   const char* name;
   Rule rule;
@@ -267,13 +278,13 @@ const std::vector<Defect> defects = {
     {"attends_before_all_parts_have_arrived",
         Rule::fresh_reads,
         [](Program& p) {
-          Action& a = p.ranks[1].actions[find(p.ranks[1], Kind::forward_attend)];
+          Action& a = p.ranks[1].actions[find(p.ranks[1], Kind::forward, Segment::attend)];
           a.waits[index_of(Lane::context_inputs)] = 1;
         }},
     {"attends_without_waiting",
         Rule::fresh_reads,
         [](Program& p) {
-          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::backward_attend)];
+          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::backward, Segment::attend)];
           a.waits[index_of(Lane::context_inputs)] = 0;
         }},
     {"tails_are_not_gathered",
@@ -284,7 +295,7 @@ const std::vector<Defect> defects = {
         [](Program& p) {
           RankProgram& rank = p.ranks[0];
           for (Action& a : rank.actions)
-            if (a.kind == Kind::forward_keys && a.micro_batch == 1) {
+            if (projects(a) && a.micro_batch == 1) {
               a.micro_batch = 0;
               return;
             }
@@ -294,7 +305,7 @@ const std::vector<Defect> defects = {
         [](Program& p) {
           for (const int r : {0, 1})
             for (Action& a : p.ranks[r].actions)
-              if (a.block == 1 && (a.kind == Kind::forward_keys || a.payload == Payload::keys)) {
+              if (a.block == 1 && (projects(a) || a.payload == Payload::keys)) {
                 a.block = 0;
                 break;
               }
@@ -322,10 +333,11 @@ const std::vector<Defect> defects = {
           }
         }},
     {"a_gradient_that_is_deferred_too",
-        Rule::exact_gradients,
+        Rule::fresh_reads,
         [](Program& p) {
-          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::backward_finish)];
-          a[Operand::gradient] = {SlotClass::accumulator, 0};
+          RankProgram& rank = p.ranks[0];
+          Action& a = rank.actions[find(rank, Kind::backward_input, Segment::finish)];
+          a.slots.back() = {SlotClass::accumulator, 0};
         },
         "zb1"},
     {"gradient_of_keys_is_summed_twice",
@@ -347,22 +359,23 @@ const std::vector<Defect> defects = {
     {"finishes_before_the_sum",
         Rule::fresh_reads,
         [](Program& p) {
-          Action& a = p.ranks[1].actions[find(p.ranks[1], Kind::backward_finish)];
+          Action& a = p.ranks[1].actions[find(p.ranks[1], Kind::backward, Segment::finish)];
           a.waits[index_of(Lane::context_gradients)] = 0;
         }},
     {"a_part_of_a_sequence_that_no_rank_computes",
         Rule::exact_gradients,
         [](Program& p) {
           RankProgram& rank = p.ranks[1];
-          erase(rank, find(rank, Kind::backward_attend_weights));
+          erase(rank, find(rank, Kind::backward, Segment::weights));
         }},
     {"a_visit_without_its_last_block",
         Rule::fresh_reads,
         [](Program& p) {
           for (const int r : {0, 1})
-            for (const Kind kind : {Kind::forward_keys, Kind::forward_attend})
+            for (const Segment segment : {Segment::keys, Segment::attend})
               for (int i = 0; i < std::ssize(p.ranks[r].actions); ++i)
-                if (p.ranks[r].actions[i].kind == kind && p.ranks[r].actions[i].block == 1) {
+                if (p.ranks[r].actions[i].kind == Kind::forward &&
+                    p.ranks[r].actions[i].segment == segment && p.ranks[r].actions[i].block == 1) {
                   erase(p.ranks[r], i);
                   break;
                 }
@@ -378,17 +391,17 @@ const std::vector<Defect> defects = {
     {"a_whole_visit_of_a_part",
         Rule::fresh_reads,
         [](Program& p) {
-          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::forward_attend)];
-          a.kind = Kind::forward;
+          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::forward, Segment::attend)];
+          a.segment = Segment::all;
           a.block = -1;
-          a[Operand::saved] = a[Operand::saved];
           a.slots[3] = {};
         }},
     {"an_update_between_segments",
         Rule::fresh_reads,
         [](Program& p) {
           RankProgram& rank = p.ranks[0];
-          const int keys = find(rank, Kind::forward_keys), embed = find(rank, Kind::embed);
+          const int keys = find(rank, Kind::forward, Segment::keys),
+                    embed = find(rank, Kind::embed);
           std::swap(rank.actions[keys], rank.actions[embed]);
           rank.actions[embed].waits = {};
         }},

@@ -57,9 +57,9 @@ bool swap_in_lane(RankProgram& rank, int i) {
 }
 
 bool change_accumulates(Action& a) {
-  const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight ||
-                           a.kind == Kind::loss || a.kind == Kind::embed_backward ||
-                           a.kind == Kind::accumulate || a.kind == Kind::square;
+  bool contributes = false;
+  for (std::size_t i = 0; i < most_operands; ++i)
+    contributes |= a.slots[i].valid() && operands_of(a)[i].touch == Touch::accumulate;
   if (contributes)
     a.accumulates = !a.accumulates;
   return contributes;

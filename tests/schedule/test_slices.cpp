@@ -412,11 +412,11 @@ TEST(Slices, OfAnotherMicroBatchAreRefused) {
 /// Of ranks that share slices: what is gathered goes to the prefix, and complete sums to the ranks.
 TEST(Slices, ThatRanksShareAreRefusedWithoutTheirPasses) {
   const Request request = shapes::shared(request_for("1f1b:slices=2", 2, 1, 2), 2);
-  for (const auto& [kind, rule] : {std::pair{Kind::forward_extend, Rule::no_overwrite},
-           {Kind::backward_share, Rule::fresh_reads}}) {
+  for (const auto& [segment, rule] :
+      {std::pair{Segment::extend, Rule::no_overwrite}, {Segment::share, Rule::fresh_reads}}) {
     Program program = build_valid(request);
     auto& actions = program.ranks[0].actions;
-    const auto at = std::ranges::find(actions, kind, &Action::kind);
+    const auto at = std::ranges::find(actions, segment, &Action::segment);
     const Lane lane = at->lane;
     const auto before =
         std::count_if(actions.begin(), at, [&](const Action& a) { return a.lane == lane; });
@@ -425,7 +425,7 @@ TEST(Slices, ThatRanksShareAreRefusedWithoutTheirPasses) {
       if (a.waits[index_of(lane)] > before)
         --a.waits[index_of(lane)];
     const auto violation = validate(program);
-    ASSERT_TRUE(violation) << name_of(kind);
+    ASSERT_TRUE(violation) << name_of(segment);
     EXPECT_EQ(name_of(violation->rule), name_of(rule)) << violation->message;
   }
 }
