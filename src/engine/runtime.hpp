@@ -26,7 +26,7 @@ public:
 
   const schedule::Program& program() const { return program_; }
 
-  /// What this rank does of it.
+  /// The part of this rank.
   const schedule::RankProgram& own_program() const { return program_.ranks[own_]; }
 
   const model::Layout& layout() const { return layout_; }

@@ -80,7 +80,7 @@ void TokenSource::fill(std::span<std::int32_t> tokens,
         count,
         targets.size(),
         of_sequence);
-  // Of the whole sequence: a target may be in the chunk of another rank.
+  // A target may be in the chunk of another rank, so this is of the whole sequence.
   std::vector<std::int32_t> values(seq_ + 1);
   for (std::int64_t begin = 0; begin < count; begin += of_sequence) {
     sequence(values, step, first++);

@@ -71,7 +71,7 @@ public:
     });
   }
 
-  /// What the rank's queries attend to; nothing where it is in their own projection.
+  /// Keys and values that the rank's queries attend to; nothing if they are in its own projection.
   kernels::KeyValues<const E> seen(int key_part) const {
     return parts() > 0 ? in_whole<const E>(&KeyBuffers::key_values, key_part)
                        : kernels::KeyValues<const E>();
@@ -117,7 +117,8 @@ private:
                                      : in_whole<T>(which, key_part);
   }
 
-  /// What this rank puts in and takes out, which is of its slice where ranks share one.
+  /// The positions that this rank puts in and takes out, counted in its slice where ranks share
+  /// one.
   std::vector<kernels::AttentionPart> exchanged_parts(int key_part) const {
     std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
     if (shape_.shares_sequences())

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <ranges>
 #include <utility>
+#include "base/error.hpp"
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
@@ -108,9 +109,12 @@ RankBuffers Builder::new_buffers(const Ranks& ranks, SlotClass cls) {
 }
 
 int Builder::communicator(const std::string& name, const Ranks& ranks) {
-  const auto [at, added] = communicators_.emplace(name, communicators_.size());
+  std::vector<Communicator>& all = program_.communicators;
+  const auto [at, added] = communicators_.emplace(name, all.size());
   if (added)
-    program_.communicators.push_back({name, ranks});
+    all.push_back({name, ranks});
+  if (all[at->second].ranks != ranks)
+    throw LogicError("two communicators of the name {}", name);
   return at->second;
 }
 

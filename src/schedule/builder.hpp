@@ -22,7 +22,7 @@ using RankBuffers = std::vector<VirtualBuffer>;  ///< one of each rank of some
 /// Phase of an action inside its tick. Issue order: tick, phase, emission; what later ticks need
 /// comes first.
 enum class Phase : std::uint8_t {
-  fetch_first,  ///< what must be at hand before anything can be fetched
+  fetch_first,  ///< before anything can be fetched
   fetch_inter,
   fetch_intra,
   compute,
@@ -35,12 +35,12 @@ enum class Phase : std::uint8_t {
 /// Returns an action of this kind; the caller adds operands and peer.
 Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
-/// What waits although it needs no data.
+/// Whether actions wait although they need no data of each other.
 enum class Overlap {
-  full,            ///< nothing
-  not_of_weights,  ///< computation, for messages with weights, and collectives between groups,
-                   ///< issued before
-  none,            ///< communication for all computation issued before it, and the other way round
+  full,            ///< none does
+  not_of_weights,  ///< computation waits for messages with weights, and collectives between groups,
+                   ///< that are issued before it
+  none,            ///< communication and computation wait for all of each other issued before
 };
 
 /// A program under construction: actions over buffers, in any order of emission; finish() sorts,
@@ -99,7 +99,7 @@ public:
   VirtualBuffer new_buffer(int rank, SlotClass cls);
   RankBuffers new_buffers(const Ranks& ranks, SlotClass cls);
 
-  /// Index of a communicator with these ranks, made at first use.
+  /// Index of a communicator, made at first use. Throws LogicError if the name means other ranks.
   int communicator(const std::string& name, const Ranks& ranks);
   int world();
 
@@ -155,8 +155,7 @@ private:
     int next_buffer = 0;
   };
 
-  /// What a rank updates at the end of the step: a shard or its slice of one, or a slice of the
-  /// embeddings.
+  /// A shard that a rank updates at the end of the step, or a slice of a shard or the embeddings.
   struct Updated {
     Payload weights, gradient;
     int number;  ///< of the shard, or of the slice of the embeddings

@@ -37,7 +37,7 @@ public:
   }
 
 private:
-  /// What is in a rank's scratch between the segments of a visit.
+  /// Contents of a rank's scratch between the segments of a visit.
   struct Scratch {
     std::int32_t shard = -1, micro_batch = -1;   ///< of the visit; -1: none is under way
     std::int32_t heads = 0;                      ///< parts of them that are attended to
@@ -274,8 +274,8 @@ private:
     content(p, weights).pieces.change(range, [](Piece& piece) { piece.updated = true; });
   }
 
-  /// What the action of `from` moves is added to what `to` holds, joins what is there of the same
-  /// thing, or replaces anything else.
+  /// Moves data from a slot to another: they are added to what it holds, join what is there of the
+  /// same thing, or replace anything else.
   void move(Place from, Operand origin, Place to, Operand target) {
     need_payload(from, origin);
     const Interval range = moved(at(to));
@@ -336,7 +336,7 @@ private:
     add(p, sum, others);
   }
 
-  /// Of weights, keys, or the embeddings after their update.
+  /// Gathers weights, keys, or the embeddings after their update.
   void all_gather(Sides calls) {
     const Action& first = at(calls.front());
     const bool embeddings = of_embeddings(first.payload);

@@ -3,7 +3,7 @@
 #include "model/shard_pass.hpp"
 #include "schedule/vocabulary.hpp"
 
-/// What actions do, and which slots they read and write.
+/// Kinds of actions, and the slots that each reads and writes.
 namespace minitaw::schedule {
 enum class Operand : std::uint8_t {
   none,
@@ -65,7 +65,7 @@ enum class Kind : std::uint8_t {
   all_reduce,
 };
 
-/// What sort of work an action is.
+/// Sort of work.
 enum class Work : std::uint8_t {
   visit,       ///< computation of a tick, of a shard and a micro-batch: F, BW, B or W
   end,         ///< computation of a micro-batch beside it: the model's embedding or its loss

@@ -57,8 +57,8 @@ private:
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
 
-/// What an action needs to be finished, as `overlap` says and because of the slots it touches: a
-/// read waits for the last write, a write for the last write and the reads since.
+/// The actions that must be finished before this one, as `overlap` says and because of the slots
+/// it touches: a read waits for the last write, a write for the last write and the reads since.
 LaneCounts needs_of(const Action& action, int rank, Overlap overlap, const RankOrder& order) {
   if (action.kind == Kind::join)
     return order.added();

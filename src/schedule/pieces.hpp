@@ -10,8 +10,8 @@
 #include "base/range.hpp"
 #include "schedule/program.hpp"
 
-/// What a slot holds: of which data, which parts, and which contributions are in them. Kept as runs
-/// of numbers, so that programs for a thousand ranks can be followed.
+/// Contents of slots: parts of data, and the contributions in them. Kept as runs of numbers, so
+/// that programs for a thousand ranks can be followed.
 namespace minitaw::schedule::detail {
 /// Numbers [begin, end), of parts or of contributions.
 struct Interval {

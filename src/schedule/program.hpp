@@ -35,15 +35,14 @@ struct Action {
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< of each operand, in the order of KindRow::uses
-  /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its
+  /// Part `part` of `parts` equal ones is moved or added. A collective divides it among its
   /// members.
   std::int16_t part = 0, parts = 1;
   std::int16_t block = -1;  ///< of the shard: of a segment, or whose keys move
-  /// Of slices: there was one before in the same direction, whose keys and values, or gradients of
-  /// them, stay.
+  /// A slice before, in the same direction, has left its keys and values, or gradients of them.
   bool extends = false;
   Segment segment = Segment::all;  ///< of a visit
-  LaneCounts waits{};              ///< what must be finished first; its own lane is implied
+  LaneCounts waits{};              ///< actions of other lanes that must be finished first
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
   const Slot& operator[](Operand operand) const;
@@ -118,7 +117,7 @@ struct RankProgram {
   std::vector<int> owned_shards;  ///< owned_shards[k]: shard in owned slot k and accumulator slot k
   int slice = 0;  ///< of Program::owned_slices: what it owns of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< of Program::embeddings_slices: all that it has; -1: has all
-  Part kept{}, partial{};     ///< what its slots of these classes hold of each shard
+  Part kept{}, partial{};     ///< the part of each shard in its slots of these classes
 
   bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
 
@@ -151,7 +150,7 @@ struct Program {
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
 
-  /// Of all replicas.
+  /// Ranks of all replicas.
   int job_ranks() const { return replicas * std::ssize(ranks); }
 
   /// The number in its replica of a rank of the job.
@@ -182,8 +181,7 @@ inline Part context_part(const Program& program, int rank) {
 
 /// Returns the part of each shard, or of the embeddings, that the rank's slots of a class hold.
 Part part_of(const Program& program, int rank, SlotClass cls);
-/// Returns the number of equal parts that a shard, or the embeddings, may be divided into; 1 for
-/// what has none.
+/// Returns the number of equal parts that such data may be divided into.
 int parts_of(const Program& program, Data data);
 /// Returns the division of the model among the program's ranks.
 model::Cut cut_of(const Program& program);

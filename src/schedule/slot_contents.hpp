@@ -7,9 +7,9 @@
 #include "schedule/pieces.hpp"
 
 namespace minitaw::schedule::detail {
-/// What every slot of a program holds, and what an action may ask of it: need...() refuses wrong
-/// reads (fresh_reads) and lost or repeated gradients (exact_gradients), leave...() writes. What
-/// actions do with it is in contents.cpp.
+/// The contents of all slots of a program. need...() refuses wrong reads (fresh_reads) and lost or
+/// repeated gradients (exact_gradients), leave...() writes. contents.cpp calls them for each
+/// action.
 class SlotContents : protected Check {
 protected:
   using enum Rule;
@@ -94,7 +94,7 @@ protected:
     return {{0, program_.shard_parts}, {0, sorts * contributions()}};
   }
 
-  /// Those of the shard whose gradient a visit or a segment gives.
+  /// The tensors whose gradient a visit or a segment gives.
   Tensors tensors_of(const Action& a) const {
     if (!is_segment(a))
       return shard(a.shard);
@@ -130,14 +130,14 @@ protected:
     return own == of_sort ? text : text + " of the other replicas";
   }
 
-  // What actions need, and what they leave.
+  // Needs of actions, and what they leave.
 
   /// Weights as before the step, or a gradient without contributions, in all that a slot can hold.
   Content blank(int rank, SlotClass cls, std::int32_t shard) const {
     return {.valid = true, .shard = shard, .pieces = Pieces({extent(rank, cls)})};
   }
 
-  /// What a slot for weights or gradients should hold: of the action's shard, or the embeddings.
+  /// The right content of a slot for weights or gradients of the action.
   Content wanted(Place p, Operand operand) const {
     const Action& a = at(p);
     Content content{.valid = true, .shard = of_embeddings(a[operand].cls) ? -1 : a.shard};
@@ -165,7 +165,7 @@ protected:
 
   // Activations.
 
-  /// What a rank has of `shard` and the action's micro-batch: its part of the sequences.
+  /// The rank's activations of `shard` and the action's micro-batch.
   Content activations(Place p, std::int32_t shard, bool backward, std::int32_t block) const {
     const int part = program_.context > 1 ? context_part(program_, p.rank).index : -1;
     return {true, shard, at(p).micro_batch, backward, part, block};

@@ -85,7 +85,7 @@ private:
     RankBuffers saved, deferred;
   };
 
-  /// Of all slices of a micro-batch on a shard: their keys and values, then the gradient of those.
+  /// Keys and values of all slices of a micro-batch on a shard, and their gradient.
   struct Prefix {
     RankBuffers keys, gradient;
   };
@@ -153,9 +153,8 @@ private:
     }
   }
 
-  /// What follows attention's backward pass runs while gradients of keys are added up, and while
-  /// keys of the next block are gathered. Those of slices are at hand, and have gradients of later
-  /// slices.
+  /// Gradients of weights and `finish` run while gradients of keys are added up, and while keys of
+  /// the next block are gathered. Keys of slices are at hand, with the gradients of later slices.
   void backward_segments(Action action, Arguments arguments) {
     const RankBuffers of_slices = arguments[key_gradient];
     bool extends = std::exchange(action.extends, false);

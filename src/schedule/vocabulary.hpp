@@ -123,14 +123,14 @@ inline constexpr int lanes = table_of<Lane>.size();
 
 // ---- What slots hold and actions move ----
 
-/// What a slot holds, or an action moves: all of it or one of its equal parts.
+/// The data in a slot or a transfer: all of it or one of its equal parts.
 enum class Data : std::uint8_t {
   number,
   shard,        ///< weights of a shard, or their gradient
   embeddings,   ///< weights of embedding and LM head, or their gradient
   micro_batch,  ///< activations of a micro-batch, never a part
   keys,    ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
-  prefix,  ///< those of all blocks of a shard, never a part
+  prefix,  ///< keys and values of all blocks of a shard, never a part
 };
 
 // ---- Classes of slots ----
@@ -144,8 +144,8 @@ enum class SlotClass : std::uint8_t {
   gradient,      ///< a gradient contribution passing through
   contribution,  ///< one from another rank, at its own time: computing never waits for its slot
   partial,       ///< gradient of a shard or a part of it, summed here before it goes to its owner
-  saved,         ///< what F saves for the backward pass of one (shard, micro-batch)
-  deferred,      ///< what B leaves for W of one (shard, micro-batch)
+  saved,         ///< saved by F for the backward pass of one (shard, micro-batch)
+  deferred,      ///< left by B for W of one (shard, micro-batch)
   hidden,        ///< hidden state of a micro-batch, later its gradient
   keys,          ///< keys and values of a block, for whole sequences that ranks share
   key_gradient,  ///< their gradient
@@ -243,7 +243,7 @@ inline constexpr int slot_classes = table_of<SlotClass>.size();
 
 // ---- Payloads ----
 
-/// What an action moves or updates. In texts, before the number of a shard: "W3".
+/// The data that an action moves or updates. In texts, before the number of a shard: "W3".
 enum class Payload : std::uint8_t {
   none,
   weights,
