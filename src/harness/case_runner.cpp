@@ -218,7 +218,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
       if (rank_ == 0 && reference != nullptr)
         reference = &references_.of(c);
     });
-    engine::MemoryWatch watch;
+    topology::MemoryWatch watch;
     on_ranks_of(plan, options_.step, [&](const RunningCase& running) {
       outcome.stopped = execute(running, reference, limits, watch, result);
     });
@@ -247,7 +247,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
 StopReason CaseRunner::execute(const RunningCase& running,
     const Reference* reference,
     const Limits& limits,
-    engine::MemoryWatch& watch,
+    topology::MemoryWatch& watch,
     CaseResult& result) {
   const auto& [c, runtime, comm] = running;
   TimedSteps steps(runtime.program(), c.steps);
@@ -281,7 +281,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
   }
   result.ended = utc_now();
 
-  engine::MemoryTaken taken = watch.taken();
+  topology::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
   collect(runtime, steps, count, taken, options_.timeline, comm, result);

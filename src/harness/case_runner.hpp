@@ -6,6 +6,7 @@
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/instrument.hpp"
+#include "topology/memory.hpp"
 
 namespace minitaw::harness {
 /// A failure on some rank that every rank knows about: the job can continue.
@@ -111,7 +112,7 @@ private:
   StopReason execute(const RunningCase& running,
       const Reference* reference,
       const Limits& limits,
-      engine::MemoryWatch& watch,
+      topology::MemoryWatch& watch,
       CaseResult& result);
   /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
   [[nodiscard]] std::string explain_stall(const std::string& report);

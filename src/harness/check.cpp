@@ -6,7 +6,6 @@
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "model/plan.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::harness {
@@ -172,25 +171,6 @@ Difference compare_weights(
           result = {error, name};
       });
   return result;
-}
-
-/// Bytes of what the references consist of.
-struct Parts {
-  std::uint64_t arena;            ///< of the serial baseline
-  std::uint64_t tensors = 0;      ///< of the model once, fp32
-  std::uint64_t activations = 0;  ///< of the float64 model
-};
-
-Parts parts_of(const Case& c) {
-  const Plan baseline = plan_of(serial_case(c));
-  const std::uint64_t arena = baseline->memory.front().total();
-  if (!kernels::on_host)
-    return {arena + model::library_estimate(baseline->settings.shape)};
-  std::uint64_t elements = 0;
-  for (const model::Flat* part : baseline->layout.parts())
-    elements += static_cast<std::uint64_t>(part->elements);
-  return {
-      arena, sizeof(float) * elements, model::reference_activation_bytes(baseline->settings.shape)};
 }
 
 /// Executes a step. Returns its loss, and its gradients on rank 0. Collective.
@@ -384,23 +364,6 @@ Reference float64_reference(const Case& any, int steps) {
     model.update(gradient, engine::adamw_of(c), s + 1);
   }
   return reference;
-}
-
-/// Gathered tensors are there twice, flat and by name, while the case compares with a third copy.
-ReferenceMemory memory_of_check(const Case& c) {
-  const Parts p = parts_of(c);
-  return {.alone = p.arena + 2 * p.tensors, .beside = 3 * p.tensors};
-}
-
-ReferenceMemory memory_of_verify(const Case& c, int steps) {
-  // weights, both moments and a gradient of the model in double precision
-  constexpr std::uint64_t in_double = 8;
-  const Parts p = parts_of(c);
-  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients: first and last step
-  const std::uint64_t serial = p.arena + (in_double + 2) * p.tensors;
-  const std::uint64_t float64 = in_double * p.tensors + p.activations + kept;
-  return {
-      .alone = std::max(serial, float64) + kept, .beside = (in_double + 2) * p.tensors + 2 * kept};
 }
 
 const Reference& References::of(const Case& c) {

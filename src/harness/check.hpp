@@ -118,18 +118,6 @@ Reference float64_reference(const Case& c, int steps);
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 Check compare(const Reference& a, const Reference& b);
 
-/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and
-/// compared tensors.
-struct ReferenceMemory {
-  std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
-  std::uint64_t beside = 0;  ///< while the case is executed, beside its own
-};
-
-/// Memory for the check of a first step by References.
-ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references.
-ReferenceMemory memory_of_verify(const Case& c, int steps);
-
 /// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a
 /// sweep share a few.
 class References {
