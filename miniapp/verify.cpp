@@ -8,7 +8,7 @@
 
 namespace minitaw::app {
 namespace {
-using harness::Check, harness::Reference, harness::Tolerance;
+using harness::Check, harness::Tolerance, harness::Training;
 
 struct VerifyOptions {
   DeckOptions deck;
@@ -174,7 +174,7 @@ public:
     say(mpi_.head_text(deck_) + table.header());
     std::vector<Case> cases = deck_.cases;  // those that share a reference follow each other
     std::ranges::stable_sort(cases, {}, harness::reference_key);
-    Reference reference;
+    Training reference;
     std::string key;  // of the reference
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const Case& c = cases[i];

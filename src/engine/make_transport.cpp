@@ -38,7 +38,7 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
         request.comm, request.program, std::span(request.staging.data, request.staging.bytes));
   else
     return comm::mpi::device_transport(
-        request.comm, request.program, comm::mpi::agreed_reach(request.comm));
+        request.comm, request.program, comm::mpi::agree_on_direct(request.comm));
 }
 
 #if defined(MINITAW_HAVE_NCCL)

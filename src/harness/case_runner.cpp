@@ -59,8 +59,8 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const RunningCase& running, const Reference& reference, CaseResult& result) {
-  const Reference executed{.losses = {result.losses[0]},
+void check_first_step(const RunningCase& running, const Training& reference, CaseResult& result) {
+  const Training executed{.losses = {result.losses[0]},
       .gradients = gather(running.runtime, Which::gradients, running.comm)};
   if (running.runtime.rank() != 0)
     return;
@@ -172,8 +172,7 @@ bool CaseRunner::has_time_to_check(const Case& c) {
   return model::flops_per_token(c.shape) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(
-    const Case& c, int steps, const Reference& reference, const Plan& instead) {
+Check CaseRunner::verify(const Case& c, int steps, const Training& reference, const Plan& instead) {
   advance();
   Check result;
   Plan plan = agreed_plan(c);
@@ -183,7 +182,7 @@ Check CaseRunner::verify(
   options.fill = unwritten;
   on_ranks_of(plan, options, [&](const RunningCase& running) {
     engine::Runtime& runtime = running.runtime;
-    const Reference executed = run_steps(runtime, c, steps, running.comm);
+    const Training executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
     bytes.settings = c;
     collect_bytes(runtime, steps, running.comm, bytes);
@@ -212,8 +211,8 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   std::string left_behind;
   try {
     const Plan plan = agreed_plan(c);
-    const Reference none;  // of ranks that compare nothing
-    const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
+    const Training none;  // of ranks that compare nothing
+    const Training* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
       if (rank_ == 0 && reference != nullptr)
         reference = &references_.of(c);
@@ -245,7 +244,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
 }
 
 StopReason CaseRunner::execute(const RunningCase& running,
-    const Reference* reference,
+    const Training* reference,
     const Limits& limits,
     topology::MemoryWatch& watch,
     CaseResult& result) {

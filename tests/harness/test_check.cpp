@@ -178,20 +178,20 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     Case c = serial_case(2, dtype);
     c.steps = 4;
-    const Reference right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
+    const Training right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
     const Tolerance t = float64_tolerance(c);
     EXPECT_EQ(compare(built, right).failure(t), "");
     const auto expect_failure = [&](const std::string& what,
-                                    const std::function<void(Reference&, float)>& spoil) {
+                                    const std::function<void(Training&, float)>& spoil) {
       for (const float limits : {2.0F, not_a_number}) {
-        Reference wrong = built;
+        Training wrong = built;
         spoil(wrong, limits);
         EXPECT_FALSE(compare(wrong, right).passes(t)) << what;
         EXPECT_THAT(compare(wrong, right).failure(t), testing::StartsWith(what));
       }
     };
     for (int s = 0; s < c.steps; ++s)
-      expect_failure(s == 0 ? "the first loss" : "a later loss", [&](Reference& r, float limits) {
+      expect_failure(s == 0 ? "the first loss" : "a later loss", [&](Training& r, float limits) {
         r.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss;
       });
     for (std::size_t i = 0; i < right.gradients.size(); ++i)
@@ -199,13 +199,13 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
         const Tensors& all = later ? right.later : right.gradients;
         const double limit = (later ? t.later : t.first).gradient * size_of(all[i], all);
         expect_failure((later ? "the last gradient of " : "the gradient of ") + all[i].name,
-            [&](Reference& r, float limits) {
+            [&](Training& r, float limits) {
               for (float& v : (later ? r.later : r.gradients)[i].values)
                 v += static_cast<float>(limits * limit);
             });
       }
     expect_failure("w differs from AdamW",
-        [&](Reference& r, float limits) { r.weights = {limits * t.weights, "w"}; });
+        [&](Training& r, float limits) { r.weights = {limits * t.weights, "w"}; });
   }
 }
 
@@ -263,7 +263,7 @@ TEST(References, AreOfTheirCase) {
   std::set<double> losses;
   for (const bool again : {false, true})
     for (const Case& c : cases) {
-      const Reference &found = references.of(c), right = serial_reference(c, 1);
+      const Training &found = references.of(c), right = serial_reference(c, 1);
       EXPECT_EQ(found.losses, right.losses) << again;
       EXPECT_EQ(compare_gradients(found.gradients, right.gradients).worst, 0) << again;
       losses.insert(found.losses.at(0));

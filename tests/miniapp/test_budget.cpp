@@ -113,8 +113,8 @@ TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
     SCOPED_TRACE(wide ? "wide" : "many tokens");
     const Case c = large_case(wide);
     const std::uint64_t taken = added_by([&] {
-      const harness::Reference serial = serial_reference(c, c.steps),
-                               other = harness::float64_reference(c, c.steps);
+      const harness::Training serial = serial_reference(c, c.steps),
+                              other = harness::float64_reference(c, c.steps);
       EXPECT_TRUE(compare(serial, other).passes(harness::float64_tolerance(c)));
     });
     expect_planned(taken, memory_of_verify(c, c.steps).alone);
@@ -124,7 +124,7 @@ TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
 TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
   const Case c = large_case(true);
   References references;
-  const harness::Reference* made = nullptr;
+  const harness::Training* made = nullptr;
   expect_planned(added_by([&] { made = &references.of(c); }), memory_of_check(c).alone);
   EXPECT_EQ(&references.of(c), made) << "it is kept";
 }
