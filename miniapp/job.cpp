@@ -12,8 +12,8 @@
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
 #include "instruments.hpp"
-#include "needs.hpp"
 #include "record/table.hpp"
+#include "topology/memory.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -104,13 +104,6 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
         .site = {cpus[first], adapters[first]}});
   }
   return ranks;
-}
-
-/// Bytes that each rank finds free, on its device or else its node; on rank 0.
-std::vector<std::uint64_t> free_memory() {
-  const auto device = topology::device_memory();
-  const std::uint64_t mine = device ? device->free : engine::available_memory();
-  return comm::mpi::gather(mine, MPI_COMM_WORLD, "gathering free memory");
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
@@ -256,7 +249,7 @@ record::Provenance MpiJob::provenance(
 
 int in_job(
     const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
-  engine::return_freed_memory();
+  topology::return_freed_memory();
   const AtEnd after_mpi{0};
   const double patience = std::max(flags.watchdog, 30.0);
   end_after(patience);
@@ -283,35 +276,5 @@ int in_job(
     print_error(fmt::format("rank {}: {}", environment.rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
   }
-}
-
-/// Measures a communicator before it asks what memory is free: the first communicator keeps some
-/// for good.
-MemoryBudget::MemoryBudget(MpiJob& mpi)
-    : mpi_(mpi),
-      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, mpi.shared_devices)),
-      process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
-      pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
-
-std::string MemoryBudget::reason_against(
-    const Case& c, const harness::ReferenceMemory& reference) const {
-  const Plan plan = mpi_.runner.plan(c);
-  const std::vector<Need> needs =
-      kernels::on_host ? needs_on_host(*plan, mpi_.threads) : needs_on_device(*plan);
-  const std::vector<engine::TransportMemory> transport =
-      engine::transport_memory(*plan->program, c.transport, mpi_.shared_devices);
-  std::vector<std::uint64_t> needed;
-  for (int of_job = 0; of_job < c.ranks; ++of_job) {
-    const int rank = plan->program->rank_of(of_job);
-    needed.push_back(
-        process_ + needs[rank].total() + communicator_ * transport[rank].communicators);
-  }
-  const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
-  const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
-  return lack ? fmt::format("needs {} of {} ({})",
-                    size_text(lack->needed),
-                    size_text(lack->bytes),
-                    lack->pool)
-              : "";
 }
 }  // namespace minitaw::app

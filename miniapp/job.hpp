@@ -3,7 +3,6 @@
 #include <Kokkos_Core.hpp>
 #include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"
-#include "pools.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
 #include "topology/system.hpp"
@@ -73,22 +72,4 @@ struct MpiJob {
 /// becomes an exit code. An exception of one rank ends the job, because the others may wait for it.
 int in_job(
     const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
-
-/// The memory that each rank may take: those of a node, or on one device, share what it has.
-class MemoryBudget {
-public:
-  /// Collective. What the user allows each rank, or what is free now; known to rank 0.
-  explicit MemoryBudget(MpiJob& mpi);
-  /// On rank 0: "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a
-  /// reference on this rank.
-  [[nodiscard]] std::string reason_against(
-      const Case& c, const harness::ReferenceMemory& reference = {}) const;
-
-private:
-  MpiJob& mpi_;
-  std::uint64_t communicator_;  ///< bytes of one of NCCL
-  std::uint64_t
-      process_;  ///< what a process has on a host, where the user says how much it may have
-  MemoryPools pools_;
-};
 }  // namespace minitaw::app

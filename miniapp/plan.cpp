@@ -7,9 +7,9 @@
 #include <ranges>
 #include <unistd.h>
 #include "base/error.hpp"
+#include "budget.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "needs.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 #include "topology/devices.hpp"

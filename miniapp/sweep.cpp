@@ -5,6 +5,7 @@
 #include <set>
 #include <string.h>
 #include "base/error.hpp"
+#include "budget.hpp"
 #include "instruments.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
@@ -205,7 +206,7 @@ private:
       }
       writer_->begins(run);
       const bool check = harness::CaseRunner::has_time_to_check(c) &&
-                         budget_.reason_against(c, harness::memory_of_check(c)).empty();
+                         budget_.reason_against(c, memory_of_check(c)).empty();
       return {true, run.index, check};
     }
     return {};

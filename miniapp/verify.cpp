@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include "base/error.hpp"
+#include "budget.hpp"
 #include "cli/cli11.hpp"
-#include "job.hpp"
 
 namespace minitaw::app {
 namespace {
-using harness::Check, harness::Reference, harness::ReferenceMemory, harness::Tolerance;
+using harness::Check, harness::Tolerance, harness::Training;
 
 struct VerifyOptions {
   DeckOptions deck;
@@ -161,9 +161,8 @@ public:
   int compare() {
     require_judgement();
     for (const Case& c : deck_.cases)
-      require_memory(c,
-          harness::memory_of_verify(c, c.steps),
-          "with the serial and the float64 reference on rank 0 ");
+      require_memory(
+          c, memory_of_verify(c, c.steps), "with the serial and the float64 reference on rank 0 ");
     const TextTable<Comparison> table(all_columns(), list_of(deck_.cases, [](const Case& c) {
       return Comparison{c, {}, harness::serial_tolerance(c)};  // as wide as a row becomes
     }));
@@ -175,7 +174,7 @@ public:
     say(mpi_.head_text(deck_) + table.header());
     std::vector<Case> cases = deck_.cases;  // those that share a reference follow each other
     std::ranges::stable_sort(cases, {}, harness::reference_key);
-    Reference reference;
+    Training reference;
     std::string key;  // of the reference
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const Case& c = cases[i];

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include "base/error.hpp"
-#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/nccl/api.hpp"
 #include "comm/nccl/transport.hpp"
-#include "schedule/registry.hpp"
-#include "topology/devices.hpp"
 #endif
 
 namespace minitaw::engine {
@@ -41,7 +38,7 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
         request.comm, request.program, std::span(request.staging.data, request.staging.bytes));
   else
     return comm::mpi::device_transport(
-        request.comm, request.program, comm::mpi::agreed_reach(request.comm));
+        request.comm, request.program, comm::mpi::agree_on_direct(request.comm));
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -76,26 +73,6 @@ std::unique_ptr<comm::Transport> make_transport(
 
 void require_transport(const std::string& wanted, bool shared_devices) {
   (void)use_nccl(wanted, 1, shared_devices);
-}
-
-std::uint64_t communicator_bytes(
-    [[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
-  std::uint64_t bytes = 0;
-#if defined(MINITAW_HAVE_NCCL)
-  const int ranks = comm::mpi::size_of(world);
-  if (!use_nccl("auto", ranks, shared_devices))
-    return 0;
-  const schedule::Program program =
-      schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
-  const std::uint64_t before = topology::device_memory()->free;
-  const auto transport = make_nccl({world, program, {}, {}, shared_devices});
-  const std::uint64_t after = topology::device_memory()->free;
-  const int made = transport_memory(program, "auto", shared_devices).front().communicators;
-  bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
-  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
-      "comparing NCCL's memory");
-#endif
-  return bytes;
 }
 
 std::vector<TransportMemory> transport_memory(

@@ -20,10 +20,6 @@ std::unique_ptr<comm::Transport> make_transport(
     const std::string& wanted, const TransportRequest& request);
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
-/// Device bytes that a communicator of NCCL takes on the rank where it takes most: measured by
-/// making communicators of all ranks of `world`, which ends them. 0 where transport = auto is not
-/// NCCL. Collective.
-std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 
 /// What a rank's transport takes beside the arena.
 struct TransportMemory {

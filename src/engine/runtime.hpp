@@ -2,8 +2,8 @@
 #pragma once
 #include <map>
 #include "case/case.hpp"
+#include "engine/arena.hpp"
 #include "engine/executor.hpp"
-#include "engine/memory.hpp"
 
 namespace minitaw::engine {
 /// One rank of one case: finds the memory of each action's operands, and calls the model or the

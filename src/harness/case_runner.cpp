@@ -59,8 +59,8 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const RunningCase& running, const Reference& reference, CaseResult& result) {
-  const Reference executed{.losses = {result.losses[0]},
+void check_first_step(const RunningCase& running, const Training& reference, CaseResult& result) {
+  const Training executed{.losses = {result.losses[0]},
       .gradients = gather(running.runtime, Which::gradients, running.comm)};
   if (running.runtime.rank() != 0)
     return;
@@ -172,8 +172,7 @@ bool CaseRunner::has_time_to_check(const Case& c) {
   return model::flops_per_token(c.shape) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(
-    const Case& c, int steps, const Reference& reference, const Plan& instead) {
+Check CaseRunner::verify(const Case& c, int steps, const Training& reference, const Plan& instead) {
   advance();
   Check result;
   Plan plan = agreed_plan(c);
@@ -183,7 +182,7 @@ Check CaseRunner::verify(
   options.fill = unwritten;
   on_ranks_of(plan, options, [&](const RunningCase& running) {
     engine::Runtime& runtime = running.runtime;
-    const Reference executed = run_steps(runtime, c, steps, running.comm);
+    const Training executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
     bytes.settings = c;
     collect_bytes(runtime, steps, running.comm, bytes);
@@ -212,13 +211,13 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   std::string left_behind;
   try {
     const Plan plan = agreed_plan(c);
-    const Reference none;  // of ranks that compare nothing
-    const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
+    const Training none;  // of ranks that compare nothing
+    const Training* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
       if (rank_ == 0 && reference != nullptr)
         reference = &references_.of(c);
     });
-    engine::MemoryWatch watch;
+    topology::MemoryWatch watch;
     on_ranks_of(plan, options_.step, [&](const RunningCase& running) {
       outcome.stopped = execute(running, reference, limits, watch, result);
     });
@@ -245,9 +244,9 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
 }
 
 StopReason CaseRunner::execute(const RunningCase& running,
-    const Reference* reference,
+    const Training* reference,
     const Limits& limits,
-    engine::MemoryWatch& watch,
+    topology::MemoryWatch& watch,
     CaseResult& result) {
   const auto& [c, runtime, comm] = running;
   TimedSteps steps(runtime.program(), c.steps);
@@ -281,7 +280,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
   }
   result.ended = utc_now();
 
-  engine::MemoryTaken taken = watch.taken();
+  topology::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
   collect(runtime, steps, count, taken, options_.timeline, comm, result);

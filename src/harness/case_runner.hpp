@@ -6,6 +6,7 @@
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/instrument.hpp"
+#include "topology/memory.hpp"
 
 namespace minitaw::harness {
 /// A failure on some rank that every rank knows about: the job can continue.
@@ -87,7 +88,7 @@ public:
   /// with `reference` (rank 0), and the last weights with AdamW in double. `instead`: of the
   /// case's own plan, with its ranks and slots.
   [[nodiscard]] Check verify(
-      const Case& c, int steps, const Reference& reference, const Plan& instead = nullptr);
+      const Case& c, int steps, const Training& reference, const Plan& instead = nullptr);
   /// Executes the first step of a case so many times from the same state, with sums in a fixed
   /// order. Returns on rank 0 which losses, gradients and weights, rank by rank, have other bits
   /// than in the first repetition: "rank 3, repetition 2: the gradient of layers.0.w13".
@@ -109,9 +110,9 @@ private:
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,
-      const Reference* reference,
+      const Training* reference,
       const Limits& limits,
-      engine::MemoryWatch& watch,
+      topology::MemoryWatch& watch,
       CaseResult& result);
   /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
   [[nodiscard]] std::string explain_stall(const std::string& report);

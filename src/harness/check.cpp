@@ -6,7 +6,6 @@
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "model/plan.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::harness {
@@ -25,7 +24,7 @@ std::vector<float> to_host(model::Buffer buffer) {
 }
 
 /// Elements of a slot of one rank: a part of a flat buffer of the model.
-struct Piece {
+struct HeldSlice {
   int rank;
   schedule::Slot slot;
   Range range;
@@ -33,7 +32,7 @@ struct Piece {
 
 /// Slice `k` of a shard, or of the embeddings (shard -1), where the first rank of the first replica
 /// that updates it has it.
-Piece piece_of(const engine::Runtime& runtime, Which which, int shard, int k) {
+HeldSlice held_slice(const engine::Runtime& runtime, Which which, int shard, int k) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
   const bool ends = shard < 0;
@@ -52,51 +51,55 @@ Piece piece_of(const engine::Runtime& runtime, Which which, int shard, int k) {
   throw LogicError("engine: nothing updates slice {} of shard {}", k, shard);
 }
 
-std::vector<float> values_of(const engine::Runtime& runtime, const Piece& piece) {
-  const model::Dtype dtype = dtype_of(piece.slot.cls, runtime.layout().shape);
+std::vector<float> values_of(const engine::Runtime& runtime, const HeldSlice& slice) {
+  const model::Dtype dtype = dtype_of(slice.slot.cls, runtime.layout().shape);
   const std::size_t width = model::bytes_of(dtype);
-  const model::Buffer slot = runtime.arena().slot(piece.slot);
-  const model::Buffer part{slot.data + piece.range.begin * width, piece.range.count * width};
+  const model::Buffer slot = runtime.arena().slot(slice.slot);
+  const model::Buffer part{slot.data + slice.range.begin * width, slice.range.count * width};
   return dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
 }
 
-/// Adds the values of a piece to those that rank 0 has. Collective.
-void fetch(
-    const engine::Runtime& runtime, const Piece& piece, MPI_Comm comm, std::vector<float>& all) {
-  const bool mine = piece.rank == runtime.rank(), first = runtime.rank() == 0;
+/// Adds the values of a slice to those that rank 0 has. Collective.
+void fetch(const engine::Runtime& runtime,
+    const HeldSlice& slice,
+    MPI_Comm comm,
+    std::vector<float>& all) {
+  const bool mine = slice.rank == runtime.rank(), first = runtime.rank() == 0;
   if (!mine && !first)
     return;
-  const int count = static_cast<int>(piece.range.count);
-  std::vector<float> values = mine ? values_of(runtime, piece) : std::vector<float>(count);
+  const int count = static_cast<int>(slice.range.count);
+  std::vector<float> values = mine ? values_of(runtime, slice) : std::vector<float>(count);
   if (!first)
     check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
   else if (!mine)
-    check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.rank, 0, comm, MPI_STATUS_IGNORE),
+    check(MPI_Recv(values.data(), count, MPI_FLOAT, slice.rank, 0, comm, MPI_STATUS_IGNORE),
         "gathering tensors");
   if (first)
     all.insert(all.end(), values.begin(), values.end());
 }
 
-/// Of some values, or errors: their root mean square, 0 of none.
-struct Squares {
-  double sum = 0;
-  std::size_t count = 0;
-
+/// The root mean square of some values, or errors; 0 of none.
+class RootMeanSquare {
+public:
   void add(double value) {
-    sum += value * value;
-    ++count;
+    sum_ += value * value;
+    ++count_;
   }
 
   template <class T>
-  Squares& add_all(std::span<const T> values) {
+  RootMeanSquare& add_all(std::span<const T> values) {
     for (const double value : values)
       add(value);
     return *this;
   }
 
-  double mean_root() const {
-    return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
+  double value() const {
+    return std::sqrt(sum_ / static_cast<double>(std::max<std::size_t>(1, count_)));
   }
+
+private:
+  double sum_ = 0;
+  std::size_t count_ = 0;
 };
 
 /// What tensors of all layers have in common: "w13".
@@ -174,25 +177,6 @@ Difference compare_weights(
   return result;
 }
 
-/// Bytes of what the references consist of.
-struct Parts {
-  std::uint64_t arena;            ///< of the serial baseline
-  std::uint64_t tensors = 0;      ///< of the model once, fp32
-  std::uint64_t activations = 0;  ///< of the float64 model
-};
-
-Parts parts_of(const Case& c) {
-  const Plan baseline = plan_of(serial_case(c));
-  const std::uint64_t arena = baseline->memory.front().total();
-  if (!kernels::on_host)
-    return {arena + model::library_estimate(baseline->settings.shape)};
-  std::uint64_t elements = 0;
-  for (const model::Flat* part : baseline->layout.parts())
-    elements += static_cast<std::uint64_t>(part->elements);
-  return {
-      arena, sizeof(float) * elements, model::reference_activation_bytes(baseline->settings.shape)};
-}
-
 /// Executes a step. Returns its loss, and its gradients on rank 0. Collective.
 std::pair<double, std::vector<NamedTensor>> run_step(engine::Runtime& runtime, MPI_Comm comm) {
   runtime.prepare();
@@ -203,7 +187,7 @@ std::pair<double, std::vector<NamedTensor>> run_step(engine::Runtime& runtime, M
 }
 
 /// Keeps what a step has computed: every loss, the gradients of the first and of the last step.
-void keep(Reference& reference, bool is_last, double loss, std::vector<NamedTensor> gradients) {
+void keep(Training& reference, bool is_last, double loss, std::vector<NamedTensor> gradients) {
   reference.losses.push_back(loss);
   if (reference.losses.size() == 1)
     reference.gradients = std::move(gradients);
@@ -217,7 +201,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
   const auto add = [&](const model::Flat& part, int shard, int slices) {
     std::vector<float> flat;
     for (int k = 0; k < slices; ++k)
-      fetch(runtime, piece_of(runtime, which, shard, k), comm, flat);
+      fetch(runtime, held_slice(runtime, which, shard, k), comm, flat);
     if (runtime.rank() == 0)
       for (const model::Tensor& t : part.tensors)
         result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
@@ -236,25 +220,25 @@ double loss_error(double a, double b) {
 Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
   if (a.size() != b.size())
     throw LogicError("engine: models with different tensors cannot be compared");
-  Squares all;
-  std::map<std::string_view, Squares> alike;
+  RootMeanSquare all;
+  std::map<std::string_view, RootMeanSquare> alike;
   for (const NamedTensor& t : b) {
     all.add_all<float>(t.values);
     alike[role_of(t.name)].add_all<float>(t.values);
   }
-  const double least = std::max(least_share * all.mean_root(), least_size);
+  const double least = std::max(least_share * all.value(), least_size);
 
   Difference result;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::vector<float>&found = a[i].values, &wanted = b[i].values;
     require_same(found.size(), wanted.size());
-    Squares apart;
+    RootMeanSquare apart;
     for (std::size_t k = 0; k < found.size(); ++k)
       apart.add(double{found[k]} - wanted[k]);
-    const double size = std::max({Squares().add_all<float>(wanted).mean_root(),
-        alike[role_of(b[i].name)].mean_root(),
+    const double size = std::max({RootMeanSquare().add_all<float>(wanted).value(),
+        alike[role_of(b[i].name)].value(),
         least});
-    const double relative = apart.mean_root() / size;
+    const double relative = apart.value() / size;
     if (is_worse(relative, result.worst))
       result = {relative, a[i].name};
   }
@@ -264,8 +248,8 @@ Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vecto
 double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack) {
   require_same(tensor.values.size(), wanted.size());
-  const double size = Squares().add_all(wanted).mean_root();
-  Squares apart;
+  const double size = RootMeanSquare().add_all(wanted).value();
+  RootMeanSquare apart;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const double value = tensor.values[i];
     double right = wanted[i];
@@ -275,7 +259,7 @@ double weight_error(
     }
     apart.add(value - right);
   }
-  return apart.mean_root() / std::max(size, least_size);
+  return apart.value() / std::max(size, least_size);
 }
 
 double Check::Figure::share() const {
@@ -318,7 +302,7 @@ std::string Check::failure(const Tolerance& t) const {
   return unused;
 }
 
-Check compare(const Reference& a, const Reference& b) {
+Check compare(const Training& a, const Training& b) {
   Check check;
   for (std::size_t s = 0; s < b.losses.size(); ++s) {
     double& worst = s == 0 ? check.first.loss : check.later.loss;
@@ -342,12 +326,12 @@ std::string reference_key(const Case& c) {
   return deck::identity(serial_case(c));
 }
 
-Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm) {
+Training run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm) {
   // On rank 0: AdamW alone, on the gradients that come from the case.
   std::optional<model::Reference> in_double;
   if (runtime.rank() == 0)
     in_double = make_model(serial_case(c));
-  Reference executed;
+  Training executed;
   for (int s = 0; s < steps; ++s) {
     auto [loss, gradients] = run_step(runtime, comm);
     if (in_double)
@@ -360,19 +344,19 @@ Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm
   return executed;
 }
 
-Reference serial_reference(const Case& c, int steps) {
+Training serial_reference(const Case& c, int steps) {
   engine::Runtime runtime(plan_of(serial_case(c)), 0);
   runtime.connect();
   return run_steps(runtime, c, steps, MPI_COMM_SELF);
 }
 
-Reference float64_reference(const Case& any, int steps) {
+Training float64_reference(const Case& any, int steps) {
   const Case c = serial_case(any);
   model::Reference model = make_model(c);
   const model::Layout& layout = model.layout();
   model::TokenSource source(c.shape, c.data, c.seed);
   std::vector<std::int32_t> tokens(c.shape.tokens()), targets(c.shape.tokens());
-  Reference reference;
+  Training reference;
   for (int s = 0; s < steps; ++s) {
     ReferenceTensors gradient = model::reference_zeros(layout);
     double loss = 0;
@@ -386,24 +370,7 @@ Reference float64_reference(const Case& any, int steps) {
   return reference;
 }
 
-/// Gathered tensors are there twice, flat and by name, while the case compares with a third copy.
-ReferenceMemory memory_of_check(const Case& c) {
-  const Parts p = parts_of(c);
-  return {.alone = p.arena + 2 * p.tensors, .beside = 3 * p.tensors};
-}
-
-ReferenceMemory memory_of_verify(const Case& c, int steps) {
-  // weights, both moments and a gradient of the model in double precision
-  constexpr std::uint64_t in_double = 8;
-  const Parts p = parts_of(c);
-  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients: first and last step
-  const std::uint64_t serial = p.arena + (in_double + 2) * p.tensors;
-  const std::uint64_t float64 = in_double * p.tensors + p.activations + kept;
-  return {
-      .alone = std::max(serial, float64) + kept, .beside = (in_double + 2) * p.tensors + 2 * kept};
-}
-
-const Reference& References::of(const Case& c) {
+const Training& References::of(const Case& c) {
   constexpr std::size_t most_values = std::size_t{1} << 25;  // 128 MiB
   const std::string key = reference_key(c);
   if (const auto at = known_.find(key); at != known_.end())
@@ -415,7 +382,7 @@ const Reference& References::of(const Case& c) {
   engine::Runtime runtime(plan_of(serial_case(c)), 0);
   runtime.connect();
   auto [loss, gradients] = run_step(runtime, MPI_COMM_SELF);
-  Reference& made = known_[key];
+  Training& made = known_[key];
   made = {.losses = {loss}, .gradients = std::move(gradients)};
   for (const NamedTensor& t : made.gradients)
     values_ += t.values.size();

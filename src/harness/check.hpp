@@ -95,7 +95,7 @@ struct Check {
 
 /// Losses, gradients and weights of some steps of a case; as a reference, those that every schedule
 /// must reproduce.
-struct Reference {
+struct Training {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
   std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
@@ -110,35 +110,23 @@ Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
 std::string reference_key(const Case& c);
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
-Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
+Training run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
-Reference serial_reference(const Case& c, int steps);
+Training serial_reference(const Case& c, int steps);
 /// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
-Reference float64_reference(const Case& c, int steps);
+Training float64_reference(const Case& c, int steps);
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
-Check compare(const Reference& a, const Reference& b);
-
-/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and
-/// compared tensors.
-struct ReferenceMemory {
-  std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
-  std::uint64_t beside = 0;  ///< while the case is executed, beside its own
-};
-
-/// Memory for the check of a first step by References.
-ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references.
-ReferenceMemory memory_of_verify(const Case& c, int steps);
+Check compare(const Training& a, const Training& b);
 
 /// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a
 /// sweep share a few.
 class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.
-  const Reference& of(const Case& c);
+  const Training& of(const Case& c);
 
 private:
-  std::map<std::string, Reference> known_;
+  std::map<std::string, Training> known_;
   std::size_t values_ = 0;  ///< floats held
 };
 }  // namespace minitaw::harness

@@ -5,7 +5,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/sends.hpp"
 #include "comm/mpi/transport.hpp"
-#include "topology/devices.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -65,28 +64,28 @@ void collect_time(const engine::Runtime& runtime,
 }
 
 /// The label of most bytes.
-std::string largest(const std::map<std::string, std::uint64_t>& bytes) {
+std::string largest(const topology::BytesByLabel& bytes) {
   const auto size = [](const auto& of_label) { return of_label.second; };
   const auto most = std::ranges::max_element(bytes, {}, size);
   return fmt::format("{} bytes of \"{}\"", most->second, most->first);
 }
 
-std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
+std::uint64_t sum_of(const topology::BytesByLabel& bytes) {
   std::uint64_t sum = 0;
   for (const auto& [label, of_label] : bytes)
     sum += of_label;
   return sum;
 }
 
-std::uint64_t at(const std::map<std::string, std::uint64_t>& bytes, const std::string& label) {
+std::uint64_t at(const topology::BytesByLabel& bytes, const std::string& label) {
   const auto found = bytes.find(label);
   return found == bytes.end() ? 0 : found->second;
 }
 
 /// What Kokkos may allocate, by label.
-std::map<std::string, std::uint64_t> planned_labels(
+topology::BytesByLabel planned_labels(
     const schedule::Footprint& plan, const PlannedBeside& beside) {
-  std::map<std::string, std::uint64_t> labels = {{kernels::library_label, beside.libraries},
+  topology::BytesByLabel labels = {{kernels::library_label, beside.libraries},
       {comm::mpi::pinned_label, beside.transport.pinned}};
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
     labels[engine::label_of(kind)] = plan.by_kind[index_of(kind)];
@@ -113,7 +112,7 @@ PlannedBeside planned_beside(
 }
 
 void collect_memory(const engine::Runtime& runtime,
-    const engine::MemoryTaken& taken,
+    const topology::MemoryTaken& taken,
     MPI_Comm comm,
     CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
@@ -126,7 +125,7 @@ void collect_memory(const engine::Runtime& runtime,
 
 /// Pinned slots are buffers; workspaces of libraries are in no figure.
 RankMemory memory_of(const schedule::Footprint& plan,
-    const engine::MemoryTaken& taken,
+    const topology::MemoryTaken& taken,
     const PlannedBeside& beside) {
   RankMemory memory;
   std::ranges::copy(plan.by_kind, memory.planned.begin());
@@ -134,7 +133,7 @@ RankMemory memory_of(const schedule::Footprint& plan,
     memory.measured[index_of(kind)] = at(taken.kokkos, engine::label_of(kind));
   memory.planned[index_of(schedule::Memory::buffers)] += beside.transport.pinned;
   memory.measured[index_of(schedule::Memory::buffers)] += at(taken.kokkos, comm::mpi::pinned_label);
-  const std::map<std::string, std::uint64_t> planned = planned_labels(plan, beside);
+  const topology::BytesByLabel planned = planned_labels(plan, beside);
   for (const auto& [label, bytes] : taken.kokkos)
     if (!planned.contains(label))
       memory.other += bytes;
@@ -150,7 +149,7 @@ std::uint64_t slack_of_kokkos() {
 }
 
 std::string excess(const schedule::Footprint& plan,
-    const engine::MemoryTaken& taken,
+    const topology::MemoryTaken& taken,
     const PlannedBeside& beside) {
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>) {
     const std::string label = engine::label_of(kind);
@@ -158,8 +157,8 @@ std::string excess(const schedule::Footprint& plan,
     if (measured < planned)
       return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
   }
-  const std::map<std::string, std::uint64_t> planned = planned_labels(plan, beside);
-  std::map<std::string, std::uint64_t> beyond;
+  const topology::BytesByLabel planned = planned_labels(plan, beside);
+  topology::BytesByLabel beyond;
   for (const auto& [label, bytes] : taken.kokkos)
     beyond[label] = less(bytes, at(planned, label));
   if (sum_of(beyond) > slack_of_kokkos())
@@ -190,8 +189,7 @@ std::uint64_t blas_bytes(const model::Shape& shape) {
   return kernels::on_host ? model::blas_estimate(shape, model::ExecutionSpace().concurrency()) : 0;
 }
 
-std::string leftover(
-    std::map<std::string, std::uint64_t> kept, std::uint64_t grown, std::uint64_t beside) {
+std::string leftover(topology::BytesByLabel kept, std::uint64_t grown, std::uint64_t beside) {
   kept.erase(kernels::library_label);
   if (sum_of(kept) > slack_of_kokkos())
     return fmt::format("after the case Kokkos still holds {}", largest(kept));
@@ -317,7 +315,7 @@ trace::StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
 void collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
-    const engine::MemoryTaken& taken,
+    const topology::MemoryTaken& taken,
     bool timeline,
     MPI_Comm comm,
     CaseResult& result) {

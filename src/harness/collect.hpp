@@ -5,6 +5,7 @@
 #include "case/result.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/runtime.hpp"
+#include "topology/memory.hpp"
 
 namespace minitaw::harness {
 using Now = std::function<double()>;
@@ -63,13 +64,15 @@ std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
-RankMemory memory_of(
-    const schedule::Footprint& plan, const engine::MemoryTaken& taken, const PlannedBeside& beside);
+RankMemory memory_of(const schedule::Footprint& plan,
+    const topology::MemoryTaken& taken,
+    const PlannedBeside& beside);
 /// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says
 /// "outside of Kokkos"; empty: nothing. Where kernels run on a device the process is not judged:
 /// the libraries' code and their compilers take what they like.
-[[nodiscard]] std::string excess(
-    const schedule::Footprint& plan, const engine::MemoryTaken& taken, const PlannedBeside& beside);
+[[nodiscard]] std::string excess(const schedule::Footprint& plan,
+    const topology::MemoryTaken& taken,
+    const PlannedBeside& beside);
 /// Returns what a case still holds at its end, likewise: `kept` by Kokkos, but for workspaces of
 /// libraries; `grown` of the process, `beside` of that planned.
 [[nodiscard]] std::string leftover(
@@ -90,7 +93,7 @@ void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 void collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
-    const engine::MemoryTaken& taken,
+    const topology::MemoryTaken& taken,
     bool timeline,
     MPI_Comm comm,
     CaseResult& result);

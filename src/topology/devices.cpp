@@ -72,9 +72,9 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
         uuid_of_rank[ranks->first]);
 }
 
-#ifdef MINITAW_CUDA_DEVICES
 namespace {
-void check(cudaError_t code, const char* call) {
+#ifdef MINITAW_CUDA_DEVICES
+void check_cuda(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
     throw InputError("{}: {}; this build needs a CUDA device and a driver for it",
         call,
@@ -92,60 +92,49 @@ std::string text_of(const cudaUUID_t& uuid) {
   return text;
 }
 
-std::string cuda_version(int number) {
-  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+/// Asks one of CUDA's functions for a version: "13.0"; empty: it gives none.
+std::string cuda_version(cudaError_t (*ask)(int*)) {
+  int number = 0;
+  return ask(&number) == cudaSuccess && number > 0
+             ? fmt::format("{}.{}", number / 1000, number % 1000 / 10)
+             : "";
 }
+#endif
 }  // namespace
 
 std::vector<Device> visible_devices() {
+  std::vector<Device> devices;
+#ifdef MINITAW_CUDA_DEVICES
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  check(counted == cudaSuccess && count == 0 ? cudaErrorNoDevice : counted, "counting the devices");
-  std::vector<Device> devices;
+  check_cuda(
+      counted == cudaSuccess && count == 0 ? cudaErrorNoDevice : counted, "counting the devices");
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
+    check_cuda(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
     devices.push_back(
         {index, properties.name, text_of(properties.uuid), properties.totalGlobalMem});
   }
+#endif
   return devices;
 }
 
-std::optional<DeviceMemory> device_memory() {
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "asking for the device's free memory");
-  return DeviceMemory{free, total};
-}
-
 std::string runtime_version() {
-  int number = 0;
-  return cudaRuntimeGetVersion(&number) == cudaSuccess ? cuda_version(number) : std::string();
+#ifdef MINITAW_CUDA_DEVICES
+  return cuda_version(cudaRuntimeGetVersion);
+#else
+  return {};
+#endif
 }
 
 std::string driver_version() {
+#ifdef MINITAW_CUDA_DEVICES
   if (std::string version = nvml::driver_version(); !version.empty())
     return version;
-  int number = 0;
-  return cudaDriverGetVersion(&number) == cudaSuccess && number > 0
-             ? "for CUDA " + cuda_version(number)
-             : std::string();
-}
-
+  const std::string cuda = cuda_version(cudaDriverGetVersion);
+  return cuda.empty() ? "" : "for CUDA " + cuda;
 #else
-std::vector<Device> visible_devices() {
   return {};
-}
-
-std::optional<DeviceMemory> device_memory() {
-  return std::nullopt;
-}
-
-std::string runtime_version() {
-  return {};
-}
-
-std::string driver_version() {
-  return {};
-}
 #endif
+}
 }  // namespace minitaw::topology

@@ -24,11 +24,6 @@ std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uu
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
-struct DeviceMemory {
-  std::uint64_t free = 0, total = 0;
-};
-
-std::optional<DeviceMemory> device_memory();
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or
 /// empty.
 std::string runtime_version();

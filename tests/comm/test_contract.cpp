@@ -274,11 +274,13 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
 // What only the transport over MPI has: slots, and how it waits.
 TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
   std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
-  EXPECT_THROW(
-      (void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
+  const schedule::Program plan = program(ranks_of_job());
+  EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, plan, staging), LogicError);
   LazyCopier copier;
   std::vector<std::byte> pinned(16 * staged_piece - 1);
-  EXPECT_THROW((void)mpi::through_slots(pinned, staged_piece, copier), LogicError);
+  mpi::LaneMemories lanes;
+  lanes[1] = {.piece_bytes = staged_piece, .slots = pinned, .copier = &copier};
+  EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, plan, lanes, ""), LogicError);
 }
 
 TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {

@@ -8,8 +8,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-using mpi::Reach;
-
 constexpr bool kernels_on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace,
     Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
@@ -88,9 +86,9 @@ TEST_P(OnDevices, ExchangeBothWays) {
   }
 }
 
-Way way_over_mpi(Reach reach) {
-  return {std::string(name_of(reach)), [reach](const schedule::Program& plan) {
-            return mpi::device_transport(MPI_COMM_WORLD, plan, reach);
+Way way_over_mpi(bool direct) {
+  return {direct ? "direct" : "staged", [direct](const schedule::Program& plan) {
+            return mpi::device_transport(MPI_COMM_WORLD, plan, direct);
           }};
 }
 
@@ -132,10 +130,10 @@ std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
 #endif
 
 std::vector<Way> ways() {
-  std::vector<Way> ways{way_over_mpi(Reach::staged)};
+  std::vector<Way> ways{way_over_mpi(false)};
   // Device pointers may be tried only where MPI takes them.
   if (kernels_on_host)
-    ways.push_back(way_over_mpi(Reach::direct));
+    ways.push_back(way_over_mpi(true));
 #if defined(MINITAW_HAVE_NCCL)
   ways.push_back({"nccl", over_nccl});
 #endif
@@ -190,23 +188,23 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 }
 
 /// With this text as MINITAW_MPI_DIRECT on this rank; nullptr: it is not set.
-Reach reach_with(const char* wish) {
+bool direct_with(const char* wish) {
   if (wish != nullptr)
     setenv("MINITAW_MPI_DIRECT", wish, 1);
   else
     unsetenv("MINITAW_MPI_DIRECT");
-  return mpi::agreed_reach(MPI_COMM_WORLD);
+  return mpi::agree_on_direct(MPI_COMM_WORLD);
 }
 
-TEST(Reach, IsTheSameOnAllRanks) {
+TEST(Direct, IsTheSameOnAllRanks) {
   const int rank = mpi::rank_in(MPI_COMM_WORLD);
-  for (const auto& [of_last, reach] : {std::pair{"1", Reach::direct}, {"0", Reach::staged}})
-    EXPECT_EQ(reach_with(rank + 1 == ranks_of_job() ? of_last : "1"), reach);
+  for (const bool last : {true, false})
+    EXPECT_EQ(direct_with(!last && rank + 1 == ranks_of_job() ? "0" : "1"), last);
   if (kernels_on_host) {
-    EXPECT_EQ(reach_with(nullptr), Reach::staged) << "no MPI takes device pointers here";
+    EXPECT_FALSE(direct_with(nullptr)) << "no MPI takes device pointers here";
   }
   for (const char* wrong : {"maybe", ""})
-    EXPECT_THROW((void)reach_with(rank == 0 ? wrong : nullptr), InputError) << "on all ranks";
+    EXPECT_THROW((void)direct_with(rank == 0 ? wrong : nullptr), InputError) << "on all ranks";
   unsetenv("MINITAW_MPI_DIRECT");
 }
 }  // namespace

@@ -26,7 +26,7 @@ inline int ranks_of_job() {
 /// early, shows.
 class LazyCopier final : public mpi::Copier {
 public:
-  void copy(Way way, std::size_t queue, mpi::Piece to, mpi::Piece from) override {
+  void copy(Way way, std::size_t queue, mpi::Bytes to, mpi::Bytes from) override {
     std::memset(to.data(), 0xa5, to.size());
     copies(way, queue).push_back({to, from});
   }
@@ -38,7 +38,7 @@ public:
   }
 
 private:
-  using Copies = std::vector<std::pair<mpi::Piece, mpi::Piece>>;
+  using Copies = std::vector<std::pair<mpi::Bytes, mpi::Bytes>>;
 
   Copies& copies(Way way, std::size_t queue) {
     return copies_[2 * queue + (way == Way::load ? 0 : 1)];
@@ -70,14 +70,13 @@ inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
 struct Staged {
   explicit Staged(const schedule::Program& program)
       : pinned(communication_lanes * staged_slots * staged_piece, std::byte{0x5a}) {
-    mpi::LaneMemories memories;
-    for (std::size_t l = 0; l < communication_lanes; ++l) {
-      const mpi::Piece all =
-          std::span(pinned).subspan(l * staged_slots * staged_piece, staged_slots * staged_piece);
-      memories[l + 1].moves = memories[l + 1].sums =
-          mpi::through_slots(all, staged_piece, copiers[l]);
-    }
-    transport = mpi::make_transport(MPI_COMM_WORLD, program, memories, "mpi staged");
+    mpi::LaneMemories lanes;
+    for (std::size_t l = 0; l < communication_lanes; ++l)
+      lanes[l + 1] = {.piece_bytes = staged_piece,
+          .slots = std::span(pinned).subspan(
+              l * staged_slots * staged_piece, staged_slots * staged_piece),
+          .copier = &copiers[l]};
+    transport = mpi::make_transport(MPI_COMM_WORLD, program, lanes, "mpi staged");
   }
 
   std::vector<std::byte> pinned;

@@ -14,8 +14,8 @@ protected:
   }
 
   /// Rank 0 judges.
-  [[nodiscard]] Reference reference_of(const Case& c, int steps) const {
-    return job_.rank() == 0 ? serial_reference(c, steps) : Reference{};
+  [[nodiscard]] Training reference_of(const Case& c, int steps) const {
+    return job_.rank() == 0 ? serial_reference(c, steps) : Training{};
   }
 
   /// The verdict is rank 0's; every rank asserts the same.

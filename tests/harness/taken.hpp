@@ -13,8 +13,8 @@ inline int world_size() {
 }
 
 /// What a case takes that has allocated what was planned.
-inline engine::MemoryTaken taken_as_planned(const schedule::Footprint& plan) {
-  engine::MemoryTaken taken;
+inline topology::MemoryTaken taken_as_planned(const schedule::Footprint& plan) {
+  topology::MemoryTaken taken;
   for (std::size_t k = 0; k < plan.by_kind.size(); ++k)
     taken.kokkos[engine::label_of(static_cast<schedule::Memory>(k))] = plan.by_kind[k];
   return taken;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
-#include <malloc.h>
 #include "harness/cases.hpp"
 #include "harness/check.hpp"
-#include "this_run.hpp"
 
 namespace minitaw::harness {
 namespace {
-using engine::peak_memory, engine::reset_peak_memory, engine::Runtime;
+using engine::Runtime;
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -180,20 +178,20 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     Case c = serial_case(2, dtype);
     c.steps = 4;
-    const Reference right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
+    const Training right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
     const Tolerance t = float64_tolerance(c);
     EXPECT_EQ(compare(built, right).failure(t), "");
     const auto expect_failure = [&](const std::string& what,
-                                    const std::function<void(Reference&, float)>& spoil) {
+                                    const std::function<void(Training&, float)>& spoil) {
       for (const float limits : {2.0F, not_a_number}) {
-        Reference wrong = built;
+        Training wrong = built;
         spoil(wrong, limits);
         EXPECT_FALSE(compare(wrong, right).passes(t)) << what;
         EXPECT_THAT(compare(wrong, right).failure(t), testing::StartsWith(what));
       }
     };
     for (int s = 0; s < c.steps; ++s)
-      expect_failure(s == 0 ? "the first loss" : "a later loss", [&](Reference& r, float limits) {
+      expect_failure(s == 0 ? "the first loss" : "a later loss", [&](Training& r, float limits) {
         r.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss;
       });
     for (std::size_t i = 0; i < right.gradients.size(); ++i)
@@ -201,13 +199,13 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
         const Tensors& all = later ? right.later : right.gradients;
         const double limit = (later ? t.later : t.first).gradient * size_of(all[i], all);
         expect_failure((later ? "the last gradient of " : "the gradient of ") + all[i].name,
-            [&](Reference& r, float limits) {
+            [&](Training& r, float limits) {
               for (float& v : (later ? r.later : r.gradients)[i].values)
                 v += static_cast<float>(limits * limit);
             });
       }
     expect_failure("w differs from AdamW",
-        [&](Reference& r, float limits) { r.weights = {limits * t.weights, "w"}; });
+        [&](Training& r, float limits) { r.weights = {limits * t.weights, "w"}; });
   }
 }
 
@@ -252,76 +250,6 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   }
 }
 
-/// A model of 2.6 million weights, or one with many tokens, whose activations take most of the
-/// memory.
-Case large_case(bool wide) {
-  Case c = serial_case();
-  if (wide)
-    c.shape = {2, 256, 4, 2, 700, 1500, 16, 1};
-  else
-    c.shape = {2, 32, 4, 2, 80, 1400, 400, 4};
-  c.micro_batches = 1;
-  c.steps = 2;
-  return c;
-}
-
-/// Resident bytes that `work` adds at its peak.
-std::uint64_t added_by(const auto& work) {
-  malloc_trim(0);  // what earlier tests left would be taken again and not count
-  reset_peak_memory();
-  const std::uint64_t before = peak_memory();
-  work();
-  return peak_memory() - before;
-}
-
-// What is planned is enough, and not far more than that.
-class ReferenceMemoryOf : public ::testing::Test {
-protected:
-  void SetUp() override {
-    if (!kernels::on_host)
-      GTEST_SKIP() << "the arena is not this process's resident memory";
-    if (test::sanitized)
-      GTEST_SKIP() << "the sanitizer's memory counts too";
-    mallopt(
-        M_MMAP_THRESHOLD, 1 << 18);  // larger blocks go back to the system when they are given up
-    (void)serial_reference(serial_case(), 1);  // libraries take theirs
-  }
-
-  static void expect_planned(std::uint64_t taken, std::uint64_t planned) {
-    constexpr std::uint64_t others = std::uint64_t{8}
-                                     << 20;  // threads, pages that the allocator keeps
-    EXPECT_LE(taken, planned + others);
-    EXPECT_GE(taken + others, planned / 2);
-    EXPECT_GE(planned, 4 * others) << "too small to tell";
-  }
-};
-
-TEST_F(ReferenceMemoryOf, VerifyHasTheGradientsOfTwoStepsOfTheReference) {
-  const Case c = large_case(true);
-  const std::uint64_t once = 4 * model::parameters(c.shape);
-  const auto more = [&](const ReferenceMemory& a,
-                        const ReferenceMemory& b,
-                        std::uint64_t alone,
-                        std::uint64_t beside) {
-    EXPECT_EQ(
-        std::pair(b.alone - a.alone, b.beside - a.beside), std::pair(alone * once, beside * once));
-  };
-  more(memory_of_verify(c, 1), memory_of_verify(c, 2), 1, 2);
-  more(memory_of_verify(c, 2), memory_of_verify(c, 9), 0, 0);
-}
-
-TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
-  for (const bool wide : {false, true}) {
-    SCOPED_TRACE(wide ? "wide" : "many tokens");
-    const Case c = large_case(wide);
-    const std::uint64_t taken = added_by([&] {
-      const Reference serial = serial_reference(c, c.steps), other = float64_reference(c, c.steps);
-      EXPECT_TRUE(compare(serial, other).passes(float64_tolerance(c)));
-    });
-    expect_planned(taken, memory_of_verify(c, c.steps).alone);
-  }
-}
-
 TEST(References, AreOfTheirCase) {
   References references;
   const Case base = serial_case();
@@ -335,20 +263,12 @@ TEST(References, AreOfTheirCase) {
   std::set<double> losses;
   for (const bool again : {false, true})
     for (const Case& c : cases) {
-      const Reference &found = references.of(c), right = serial_reference(c, 1);
+      const Training &found = references.of(c), right = serial_reference(c, 1);
       EXPECT_EQ(found.losses, right.losses) << again;
       EXPECT_EQ(compare_gradients(found.gradients, right.gradients).worst, 0) << again;
       losses.insert(found.losses.at(0));
     }
   EXPECT_EQ(losses.size(), cases.size());
-}
-
-TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
-  const Case c = large_case(true);
-  References references;
-  const Reference* made = nullptr;
-  expect_planned(added_by([&] { made = &references.of(c); }), memory_of_check(c).alone);
-  EXPECT_EQ(&references.of(c), made) << "it is kept";
 }
 }  // namespace
 }  // namespace minitaw::harness

@@ -136,7 +136,7 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
     if (more)
       send_two_bytes();
     CaseResult result;
-    engine::MemoryTaken taken = taken_as_planned(runtime_->footprint());
+    topology::MemoryTaken taken = taken_as_planned(runtime_->footprint());
     taken.process_peak = 1000U + static_cast<unsigned>(rank_);
     (void)collect(*runtime_, steps, executed, taken, false, MPI_COMM_WORLD, result);
     if (rank_ != 0)

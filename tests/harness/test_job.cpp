@@ -94,7 +94,7 @@ TEST_F(Reproduction, ClippedStepsReproduceTheSerialReference) {
   for (const std::string& name : tests::some_schedules(std::max(3, job_.ranks()), 2)) {
     Case c = random_case(name, 2, random);
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    const Reference open = serial_reference(c, 3);
+    const Training open = serial_reference(c, 3);
     c.clip_norm = 1.01 * std::min(length(open.gradients), length(open.later));
     EXPECT_TRUE(passes(job_, c, 3));
     EXPECT_FALSE(compare(serial_reference(c, 3), open).passes(serial_tolerance(c)))

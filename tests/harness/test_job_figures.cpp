@@ -6,8 +6,8 @@
 
 namespace minitaw::harness {
 namespace {
-using engine::peak_memory;
 using tests::Job, tests::JobOfFewRanks;
+using topology::peak_memory;
 
 /// Bytes: on a device, 16 MiB of pinned memory for each lane that communicates.
 std::uint64_t pinned_of(const schedule::RankProgram& rank) {
@@ -149,7 +149,7 @@ TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
     return;
   constexpr std::uint64_t larger = 4 * 2 * 4 * 24 * std::uint64_t{100000 - 29};
   EXPECT_GE(most, before + larger / 2);
-  engine::reset_peak_memory();
+  topology::reset_peak_memory();
   if (peak_memory() > before + larger / 4)
     GTEST_SKIP() << "this kernel does not let a process start a new peak";
   EXPECT_LT(after, before + larger / 4);

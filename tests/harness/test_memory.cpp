@@ -21,7 +21,7 @@ TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
   const schedule::Footprint plan = seventy_mebibytes();
   EXPECT_EQ(excess(plan, taken_as_planned(plan), {}), "");
   for (const std::string label : {"minitaw::gradients", "forgotten"}) {
-    engine::MemoryTaken taken = taken_as_planned(plan);
+    topology::MemoryTaken taken = taken_as_planned(plan);
     taken.kokkos["small"] = 5;
     taken.kokkos[label] += slack_of_kokkos() - 5;
     EXPECT_EQ(excess(plan, taken, {}), "") << "just within the slack";
@@ -29,7 +29,7 @@ TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
     const std::string bytes = std::to_string(slack_of_kokkos() - 5);
     EXPECT_THAT(excess(plan, taken, {}), Says({bytes + " bytes", "\"" + label + "\""})) << label;
   }
-  engine::MemoryTaken less = taken_as_planned(plan);
+  topology::MemoryTaken less = taken_as_planned(plan);
   less.kokkos["minitaw::optimiser"] -= 1;
   EXPECT_THAT(excess(plan, less, {}), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
 }
@@ -38,7 +38,7 @@ TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
 TEST(Memory, OfLibrariesAndTransportIsPlannedToo) {
   const schedule::Footprint plan = seventy_mebibytes();
   const PlannedBeside beside{.libraries = 300 * mebibyte, .transport = {.pinned = 48 * mebibyte}};
-  engine::MemoryTaken taken = taken_as_planned(plan);
+  topology::MemoryTaken taken = taken_as_planned(plan);
   taken.kokkos[kernels::library_label] = 300 * mebibyte;
   taken.kokkos[comm::mpi::pinned_label] = 48 * mebibyte + slack_of_kokkos();
   EXPECT_EQ(excess(plan, taken, beside), "");
@@ -52,7 +52,7 @@ TEST(Memory, OfLibrariesAndTransportIsPlannedToo) {
 /// are slack.
 TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
   const schedule::Footprint plan = seventy_mebibytes();
-  engine::MemoryTaken taken = taken_as_planned(plan);
+  topology::MemoryTaken taken = taken_as_planned(plan);
   taken.kokkos["Kokkos::scratch"] = mebibyte / 2;
   taken.process_begin = 7 * mebibyte;
   taken.process_peak = (7 + 70 + 5 + 64) * mebibyte + mebibyte / 2;
@@ -90,7 +90,7 @@ TEST(Memory, WhatACaseLeavesBehindIsNamed) {
 
 TEST(Memory, OfARankIsKeptByKind) {
   const schedule::Footprint plan = seventy_mebibytes();
-  engine::MemoryTaken taken = taken_as_planned(plan);
+  topology::MemoryTaken taken = taken_as_planned(plan);
   taken.kokkos["minitaw::tokens"] = 11;
   taken.kokkos["x"] = 12;
   taken.kokkos["y"] = 13;

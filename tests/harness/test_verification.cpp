@@ -72,7 +72,7 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
 TEST_F(Verification, OfARunThatSendsWhatIsNotCountedFails) {
   namespace tools = Kokkos::Tools::Experimental;
   const Case c = one_group();
-  const Reference reference = reference_of(c, 1);
+  const Training reference = reference_of(c, 1);
   const tools::EventSet before = tools::get_callbacks();
   if (job_.rank() + 1 == job_.ranks())
     tools::set_begin_parallel_for_callback([](const char*, std::uint32_t, std::uint64_t*) {

@@ -24,7 +24,6 @@ bool device_aware() {
 #endif
 }
 
-using DeviceMemory = kernels::MemorySpace;
 using kernels::on_host, kernels::PinnedSpace;
 using Space = kernels::ExecutionSpace;
 
@@ -43,13 +42,13 @@ public:
       space.fence("minitaw::comm: last copies");
   }
 
-  void copy(Way way, std::size_t queue, Piece to, Piece from) override {
+  void copy(Way way, std::size_t queue, Bytes to, Bytes from) override {
     if constexpr (on_host)
       std::memcpy(to.data(), from.data(), to.size());
     else if (way == Way::load)
-      Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
+      Kokkos::deep_copy(space(way, queue), view<PinnedSpace>(to), view<kernels::MemorySpace>(from));
     else
-      Kokkos::deep_copy(space(way, queue), bytes<DeviceMemory>(to), bytes<PinnedSpace>(from));
+      Kokkos::deep_copy(space(way, queue), view<kernels::MemorySpace>(to), view<PinnedSpace>(from));
   }
 
   void wait(Way way, std::size_t queue) override {
@@ -58,10 +57,9 @@ public:
   }
 
 private:
-  template <class Memory>
-  static Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>> bytes(
-      Piece piece) {
-    return {piece.data(), piece.size()};
+  template <class MemorySpace>
+  static Kokkos::View<std::byte*, MemorySpace, Kokkos::MemoryUnmanaged> view(Bytes bytes) {
+    return {bytes.data(), bytes.size()};
   }
 
   const Space& space(Way way, std::size_t queue) const {
@@ -95,11 +93,7 @@ std::uint64_t pinned_bytes(const schedule::RankProgram& rank) {
   return bytes;
 }
 
-std::string_view name_of(Reach reach) {
-  return reach == Reach::direct ? "direct" : "staged";
-}
-
-Reach agreed_reach(MPI_Comm world) {
+bool agree_on_direct(MPI_Comm world) {
   const char* const wish = std::getenv("MINITAW_MPI_DIRECT");
   const std::string mine = wish != nullptr ? wish : device_aware() ? "1" : "0";
   const bool is_staged = mine == "0", is_known = is_staged || mine == "1";
@@ -108,22 +102,23 @@ Reach agreed_reach(MPI_Comm world) {
     throw InputError("MINITAW_MPI_DIRECT is {}; it may be 1 (MPI takes device "
                      "pointers) or 0 (it does not)",
         wrong);
-  return largest(is_staged ? 1 : 0, world) > 0 ? Reach::staged : Reach::direct;
+  return largest(is_staged ? 1 : 0, world) == 0;
 }
 
 std::unique_ptr<Transport> device_transport(
-    MPI_Comm world, const schedule::Program& program, Reach reach) {
+    MPI_Comm world, const schedule::Program& program, bool direct) {
   const schedule::RankProgram& own = program.ranks.at(program.rank_of(rank_in(world)));
-  LaneMemories memories;
-  for (std::size_t lane = 0; lane < memories.size(); ++lane) {
+  LaneMemories lanes;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     if (!communicates(own, lane))
       continue;
     const auto pinned = std::make_shared<Pinned>();
-    const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_of_lane);
-    const Memory slots = through_slots(all, pinned_piece, pinned->copier);
-    const bool direct = reach == Reach::direct;
-    memories[lane] = {direct ? Memory{.piece_bytes = pinned_piece} : slots, slots, pinned};
+    lanes[lane] = {.piece_bytes = pinned_piece,
+        .slots = {reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_of_lane},
+        .copier = &pinned->copier,
+        .direct = direct,
+        .owner = pinned};
   }
-  return make_transport(world, program, memories, fmt::format("mpi {}", name_of(reach)));
+  return make_transport(world, program, lanes, direct ? "mpi direct" : "mpi staged");
 }
 }  // namespace minitaw::comm::mpi

@@ -90,45 +90,22 @@ int MPI_Isend(Data data, int n, Type type, int to, int tag, Comm comm, MPI_Reque
 }
 
 // Collectives have no one receiver: during a step they are errors, whatever their communicator.
-#define MINITAW_COLLECTIVE(name, parameters, ...)                                                  \
-  int MPI_##name parameters {                                                                      \
-    return passed("MPI_" #name, PMPI_##name(__VA_ARGS__));                                         \
-  }
-MINITAW_COLLECTIVE(
-    Bcast, (void* data, int n, Type type, int root, Comm comm), data, n, type, root, comm)
-MINITAW_COLLECTIVE(Allreduce,
-    (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm),
-    data,
-    sum,
-    n,
-    type,
-    op,
-    comm)
-MINITAW_COLLECTIVE(Iallreduce,
-    (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm, MPI_Request* request),
-    data,
-    sum,
-    n,
-    type,
-    op,
-    comm,
-    request)
-MINITAW_COLLECTIVE(Gather,
-    (Data data, int n, Type type, void* all, int each, Type its, int root, Comm comm),
-    data,
-    n,
-    type,
-    all,
-    each,
-    its,
-    root,
-    comm)
-MINITAW_COLLECTIVE(Allgather,
-    (Data data, int n, Type type, void* all, int each, Type its, Comm comm),
-    data,
-    n,
-    type,
-    all,
-    each,
-    its,
-    comm)
+int MPI_Bcast(void* data, int n, Type type, int root, Comm comm) {
+  return passed("MPI_Bcast", PMPI_Bcast(data, n, type, root, comm));
+}
+
+int MPI_Allreduce(Data data, void* sum, int n, Type type, MPI_Op op, Comm comm) {
+  return passed("MPI_Allreduce", PMPI_Allreduce(data, sum, n, type, op, comm));
+}
+
+int MPI_Iallreduce(Data in, void* sum, int n, Type type, MPI_Op op, Comm comm, MPI_Request* made) {
+  return passed("MPI_Iallreduce", PMPI_Iallreduce(in, sum, n, type, op, comm, made));
+}
+
+int MPI_Gather(Data data, int n, Type type, void* all, int each, Type its, int root, Comm comm) {
+  return passed("MPI_Gather", PMPI_Gather(data, n, type, all, each, its, root, comm));
+}
+
+int MPI_Allgather(Data data, int n, Type type, void* all, int each, Type its, Comm comm) {
+  return passed("MPI_Allgather", PMPI_Allgather(data, n, type, all, each, its, comm));
+}

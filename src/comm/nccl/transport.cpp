@@ -228,19 +228,20 @@ private:
     }
   }
 
-  /// A rank without a plan of this round has colour -1.
+  /// Splits off the communicators of a round. This rank has a plan of at most one of them.
   void split(const std::vector<int>& round, Clock::time_point limit) {
-    Member* member = &nobody_;
-    for (Member& mine : members_)
-      if (std::ranges::count(round, mine.number) > 0)
-        member = &mine;
-    // Kept in any case: NCCL writes to it until all ranks are ready.
-    use([&] { member->communicator = world_->split(member->colour, member->index); });
+    const auto mine = std::ranges::find_if(members_,
+        [&](const Member& member) { return std::ranges::count(round, member.number) > 0; });
+    if (mine == members_.end()) {
+      // Kept until all ranks are ready: NCCL writes to it.
+      use([&] { unwanted_ = world_->split(-1, 0); });
+      wait_ready(*world_, limit);
+      unwanted_.reset();
+      return;
+    }
+    use([&] { mine->communicator = world_->split(mine->colour, mine->index); });
     wait_ready(*world_, limit);
-    if (member != &nobody_)
-      wait_ready(*member->communicator, limit);
-    else
-      nobody_.communicator.reset();
+    wait_ready(*mine->communicator, limit);
   }
 
   void close(std::unique_ptr<Communicator>& communicator, Clock::time_point limit) {
@@ -255,10 +256,9 @@ private:
     try {
       in_group(api_, [this] {
         // First the one that others may still be splitting from.
-        if (world_ != nullptr)
-          world_->abort();
-        if (nobody_.communicator != nullptr)
-          nobody_.communicator->abort();
+        for (Communicator* communicator : {world_.get(), unwanted_.get()})
+          if (communicator != nullptr)
+            communicator->abort();
         for (const Member& member : members_)
           if (member.communicator != nullptr)
             member.communicator->abort();
@@ -275,7 +275,7 @@ private:
   std::mutex calls_;  ///< for a moment
   std::unique_ptr<Communicator> world_;
   std::vector<Member> members_;
-  Member nobody_;  ///< this rank in a round that has no plan for it
+  std::unique_ptr<Communicator> unwanted_;  ///< of a round that has no plan for this rank
 };
 
 constexpr std::size_t greeting_bytes = 16;
@@ -319,33 +319,40 @@ private:
     const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == sender && plan.links.contains(link);
     });
-    const Call call{m.send ? Kind::send : Kind::recv,
-        m.data,
-        m.data,
-        m.bytes,
-        Type::bytes,
-        member.index_of(peer)};
-    communicators_.launch(
-        *member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
+    communicators_.launch(*member.communicator,
+        [&] { issue(member, lane, message(m.send, m.data, m.bytes, member.index_of(peer))); });
     if (m.send)
       sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
 
+  /// Counts by formula: NCCL does not say which way a collective goes.
   [[nodiscard]] Started start_transfer(
       Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
+    collective(communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == lane && plan.communicator == c.communicator;
-    });
-    collective(member, kind, self.root, c);
-    count(kind, self, c);
+    }),
+        kind,
+        self.root,
+        c);
+    const auto [to, elements] =
+        schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
+    sent_.add((*self.ranks)[to],
+        schedule::traffic_of(c.payload),
+        static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
     return nullptr;
   }
 
   /// In the program, of a rank of this replica.
   int program_rank(int rank) const { return rank % ranks_; }
 
-  Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
+  static Call message(bool send, std::byte* data, std::size_t bytes, int peer) {
+    return {send ? Kind::send : Kind::recv, data, data, bytes, Type::bytes, peer};
+  }
+
+  void issue(const Member& member, Lane lane, const Call& call) {
+    member.communicator->issue(call, queues_[index_of(lane)]);
+  }
 
   /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its
   /// member.
@@ -354,68 +361,51 @@ private:
     const auto at = [&](const Range& range) {
       return c.data + range.begin * model::bytes_of(c.dtype);
     };
-    const auto issue =
+    const auto call =
         [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
           const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
-          self.communicator->issue(
-              {what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
+          issue(
+              self, self.plan.lane, {what, from, to, static_cast<std::size_t>(count), type, peer});
         };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
       const Range own = slice(c.elements, members, self.index);
       if (!gathers && kind != Kind::reduce_scatter)
-        return issue(kind, c.data, c.data, c.elements, root);
+        return call(kind, c.data, c.data, c.elements, root);
       if (c.elements % members == 0)
-        return issue(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
+        return call(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
       for (int member = 0; member < members; ++member)
         if (const Range part = slice(c.elements, members, member); part.count > 0)
-          issue(gathers ? Kind::broadcast : Kind::reduce, at(part), at(part), part.count, member);
+          call(gathers ? Kind::broadcast : Kind::reduce, at(part), at(part), part.count, member);
     });
-  }
-
-  /// By formula: NCCL does not say which way a collective goes.
-  void count(Kind kind, const Membership& self, const Collective& c) {
-    const auto [to, elements] =
-        schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
-    sent_.add((*self.ranks)[to],
-        schedule::traffic_of(c.payload),
-        static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
   }
 
   /// A few bytes to and from every peer of a communicator, and every collective that the program
   /// calls on it, in one order on all ranks: NCCL connects ranks when they first talk, which must
   /// not happen in a step.
   void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
-    const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;
+    std::byte* const own_scratch = scratch + index_of(caller) * lane_bytes;
     for (const Kind kind : member.plan.kinds)
-      collective(member, kind, 0, {.data = memory(caller), .elements = member.members});
+      collective(member, kind, 0, {.data = own_scratch, .elements = member.members});
     if (member.plan.links.empty())
       return;
-    // On a communicator of messages a rank only sends or only receives.
-    const auto sends = [&](const auto& link) { return link.first == own_; };
-    const Lane lane = std::ranges::any_of(member.plan.links, sends) ? caller
-                      : caller == Lane::inputs_send                 ? Lane::inputs_recv
-                                                                    : Lane::gradients_recv;
+    const Lane receiver = caller == Lane::inputs_send ? Lane::inputs_recv : Lane::gradients_recv;
     communicators_.launch(*member.communicator, [&] {
-      std::byte* place = memory(lane);
-      for (const auto& [from, to] : member.plan.links) {
-        if (from != own_ && to != own_)
-          continue;
+      // On a communicator of messages a rank only sends or only receives.
+      for (std::size_t place = 0; const auto& [from, to] : member.plan.links) {
         const bool send = from == own_;
-        member.communicator->issue({send ? Kind::send : Kind::recv,
-                                       place,
-                                       place,
-                                       greeting_bytes,
-                                       Type::bytes,
-                                       member.index_of(send ? to : from)},
-            queue(lane));
+        if (!send && to != own_)
+          continue;
+        const Lane lane = send ? caller : receiver;
+        std::byte* const data = scratch + index_of(lane) * lane_bytes + place;
+        issue(member, lane, message(send, data, greeting_bytes, member.index_of(send ? to : from)));
         place += greeting_bytes;
       }
     });
   }
 
-  int ranks_, own_;
+  const int ranks_, own_;  ///< of a replica; this one in its replica
   std::array<Queue, schedule::lanes> queues_;
   Communicators communicators_;
 };
