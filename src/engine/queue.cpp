@@ -25,10 +25,8 @@ void use_device() {}
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
   for (const auto& lane : schedule::table_of<schedule::Lane>)
-    queues[index_of(lane.value)] = std::make_unique<FencedQueue>(lane_space(lane.value),
-        options.units[index_of(lane.value)],
-        *options.clock,
-        options.waiting);
+    queues[index_of(lane.value)] = std::make_unique<FencedQueue>(
+        lane_space(lane.value), options.units[index_of(lane.value)], *options.clock);
   return queues;
 }
 }  // namespace minitaw::engine

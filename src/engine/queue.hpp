@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <memory>
+#include <ranges>
 #include "comm/wait.hpp"
 #include "model/model.hpp"
 #include "schedule/simulate.hpp"
@@ -26,114 +27,100 @@ private:
   double start_ = 0;
 };
 
-/// Waits for a device: returns when `done()` is true. It asks all the time for 100 microseconds, as
-/// long as short kernels take, then sleeps between, at most 50 microseconds. `check` may throw to
-/// end the wait.
-template <class Done, class Check>
-void wait_until(const Done& done, const Check& check) {
-  using namespace std::chrono_literals;
-  comm::Backoff pause(
-      {.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
-  for (; !done(); pause.once())
-    check();
-}
-
-/// Executes the units of a lane in order: on a device's stream, or on the thread that submits them.
-/// Units are numbered from 0 within a step. One thread at a time submits; any may ask begun() and
-/// completed().
+/// Where the units of a lane run, in order: on a device's stream, or on the thread that submits
+/// them. Units are numbered from 0 within a step. One thread at a time submits; any may ask
+/// begun(), is_complete() and completed().
 class Queue {
 public:
-  using Work = std::function<void()>;
-  /// Asked during long waits; throws to end them.
-  using Check = std::function<void()>;
+  /// Does or enqueues the work of a unit. Returns a transfer that is under way, or nullptr.
+  using Work = std::function<comm::Transport::Started()>;
 
   Queue& operator=(Queue&&) = delete;
   virtual ~Queue() = default;
 
-  /// Returns whether run() returns before the work is complete.
+  /// Returns whether a unit may be submitted before it can run.
   virtual bool asynchronous() const = 0;
+
   /// Forgets the last step. Nothing of it may still be running.
-  virtual void begin_step() = 0;
+  virtual void begin_step() { begun_.store(0, std::memory_order_release); }
+
   /// The lane has come to `unit`; from here on it waits for others.
-  virtual void open(int unit) = 0;
-  /// Makes the units submitted from now on start after `unit` of `other`, which has been submitted.
-  virtual void after(const Queue& other, int unit) = 0;
-  virtual void run(int unit, const Work& work) = 0;
-  /// Returns when everything submitted is complete.
-  virtual void finish(const Check& check) = 0;
-  /// Units submitted so far in this step (asynchronous) or begun.
-  virtual int begun() const = 0;
+  virtual void reach(int /*unit*/) {}
+
+  /// Returns whether the next unit may be submitted, as far as `unit` of `other` matters. A stream
+  /// then begins it after that unit.
+  virtual bool may_follow(const Queue& other, int unit) = 0;
+  /// Submits a unit. The caller advances the transfer (nullptr: there is none) and then calls
+  /// end().
+  virtual comm::Transport::Started begin(int unit, const Work& work) = 0;
+
+  /// Units may overlap; they end in the order of their begin.
+  virtual void end(int /*unit*/) {}
+
+  /// Units submitted so far in this step.
+  int begun() const { return begun_.load(std::memory_order_acquire); }
+
+  virtual bool is_complete(int unit) const = 0;
+
   /// Units of this step that are complete.
-  virtual int completed() const = 0;
+  int completed() const {
+    const auto units = std::views::iota(0, begun());
+    return *std::ranges::partition_point(units, [this](int unit) { return is_complete(unit); });
+  }
 
-  bool is_complete(int unit) const { return completed() > unit; }
+  /// Handle of a unit's end, for which streams of the same device can wait; nullptr: they cannot.
+  virtual void* event(int /*unit*/) const { return nullptr; }
 
-  /// Handle that a queue of the same device can wait for; nullptr if run() returned with a complete
-  /// unit.
-  virtual void* event(int) const { return nullptr; }
-
-  /// Returns when `unit` ran, seconds since the step began; valid after finish().
+  /// Returns when `unit` ran, seconds since the step began; valid once all units are complete.
   virtual Span span(int unit) const = 0;
+
+protected:
+  std::atomic<int> begun_ = 0;
 };
 
 /// The thread that submits does the work and waits for its kernels: right on every back end.
 class FencedQueue : public Queue {
 public:
-  /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
-  FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)
+  /// `units`: most units of a step.
+  FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock)
       : exec_(std::move(exec)),
         clock_(clock),
-        waiting_(std::move(waiting)),
         spans_(units) {}
 
   bool asynchronous() const override { return false; }
 
   void begin_step() override {
-    begun_.store(0, std::memory_order_relaxed);
-    completed_.store(0, std::memory_order_relaxed);
+    Queue::begin_step();
+    ended_.store(0, std::memory_order_relaxed);
   }
 
-  void open(int unit) override { spans_[unit].ready = clock_.now(); }
+  void reach(int unit) override { spans_[unit].ready = clock_.now(); }
 
-  void after(const Queue& other, int unit) override {
-    if (!other.asynchronous())
-      return;  // submitted is complete there
-    wait_until([&] { return other.is_complete(unit); }, waiting_);
-  }
+  bool may_follow(const Queue& other, int unit) override { return other.is_complete(unit); }
 
-  void run(int unit, const Work& work) override {
-    begin(unit);
-    work();
-    end(unit);
-  }
-
-  /// run() in two halves, for work beside the thread; units may overlap, and end in the order of
-  /// their begin.
-  void begin(int unit) {
-    begun_.store(unit + 1, std::memory_order_relaxed);
+  comm::Transport::Started begin(int unit, const Work& work) override {
+    begun_.store(unit + 1, std::memory_order_release);
     spans_[unit].begin = clock_.now();
+    return work();
   }
 
-  void end(int unit) {
+  void end(int unit) override {
     exec_.fence("minitaw::engine::lane");
     spans_[unit].end = clock_.now();
-    completed_.store(unit + 1, std::memory_order_release);
+    ended_.store(unit + 1, std::memory_order_release);
   }
 
-  void finish(const Check&) override {}
-
-  int begun() const override { return begun_.load(std::memory_order_relaxed); }
-
-  int completed() const override { return completed_.load(std::memory_order_acquire); }
+  bool is_complete(int unit) const override {
+    return unit < ended_.load(std::memory_order_acquire);
+  }
 
   Span span(int unit) const override { return spans_[unit]; }
 
 private:
   model::ExecutionSpace exec_;
   const StepClock& clock_;
-  Check waiting_;
   std::vector<Span> spans_;
-  std::atomic<int> begun_ = 0, completed_ = 0;
+  std::atomic<int> ended_ = 0;
 };
 
 /// Returns the execution space of a lane's kernels and copies. Made once per process and kept until
@@ -149,7 +136,6 @@ using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
 struct QueueOptions {
   std::array<int, schedule::lanes> units{};  ///< of each lane
   const StepClock* clock = nullptr;
-  Queue::Check waiting;                  ///< ends a wait of one lane for another
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };
 

@@ -157,7 +157,7 @@ bool LaneMachine::can_start() {
 }
 
 /// Returns whether the next action may start beside those of its lane that are under way, as
-/// LaneExecutor::may_join() of the engine.
+/// Sequence::may_join() of the engine.
 bool LaneMachine::may_join(const LaneState& lane) const {
   const auto action = [&](int i) -> const Action& { return at({rank_, lane.actions[i]}); };
   if (lane.next - lane.first >= rules_.messages)

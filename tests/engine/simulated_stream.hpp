@@ -30,23 +30,26 @@ public:
   [[nodiscard]] bool asynchronous() const override { return true; }
 
   void begin_step() override {
-    locked([this] { begun_ = completed_ = 0; });
+    Queue::begin_step();
+    locked([this] { completed_ = 0; });
   }
 
-  void open(int) override {}
-
-  void after(const Queue& other, int unit) override {
+  bool may_follow(const Queue& other, int unit) override {
     const auto* event = static_cast<const Event*>(other.event(unit));
     if (event == nullptr)
-      return;
+      return other.is_complete(unit);
+    if (other.begun() <= unit)
+      return false;
     push([event] { event->stream->wait_for(event->unit); });
+    return true;
   }
 
-  void run(int unit, const Work& work) override {
-    locked([=, this] { begun_ = unit + 1; });
+  comm::Transport::Started begin(int unit, const Work& work) override {
+    begun_ = unit + 1;
     push([this, unit, work] {
       spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
-      work();
+      const comm::Transport::Started transfer = work();
+      comm::finish({&transfer});
       if (!kernels::on_host)
         Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
       spans_[unit].end = clock_.now();
@@ -54,24 +57,16 @@ public:
       completed_ = unit + 1;
       changed_.notify_all();
     });
+    return nullptr;
   }
 
-  void finish(const Check& check) override {
-    std::unique_lock lock(mutex_);
-    while (completed_ < begun_) {
-      changed_.wait_for(lock, std::chrono::milliseconds(20));
+  /// Throws what the work of a unit has thrown.
+  [[nodiscard]] bool is_complete(int unit) const override {
+    return locked([=, this] {
       if (failure_)
         std::rethrow_exception(failure_);
-      check();
-    }
-  }
-
-  [[nodiscard]] int begun() const override {
-    return locked([this] { return begun_; });
-  }
-
-  [[nodiscard]] int completed() const override {
-    return locked([this] { return completed_; });
+      return completed_ > unit;
+    });
   }
 
   [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
@@ -127,7 +122,7 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
-  int begun_ = 0, completed_ = 0;
+  int completed_ = 0;
   std::exception_ptr failure_;
   std::thread thread_;
 };
@@ -142,18 +137,18 @@ struct Faults {
 class FaultyQueue final : public FencedQueue {
 public:
   FaultyQueue(Faults faults, schedule::Lane lane, const QueueOptions& options)
-      : FencedQueue(
-            lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting),
+      : FencedQueue(lane_space(lane), options.units[index_of(lane)], *options.clock),
         faults_(std::move(faults)) {}
 
-  void open(int unit) override {
-    FencedQueue::open(unit);
+  void reach(int unit) override {
+    FencedQueue::reach(unit);
     if (unit == 0)
       std::this_thread::sleep_for(faults_.late);
   }
 
-  void run(int unit, const Work& work) override {
-    FencedQueue::run(unit, faults_.left_out.contains(unit) ? Work([] {}) : work);
+  comm::Transport::Started begin(int unit, const Work& work) override {
+    const Work nothing = [] { return nullptr; };
+    return FencedQueue::begin(unit, faults_.left_out.contains(unit) ? nothing : work);
   }
 
 private:

@@ -11,40 +11,6 @@
 
 namespace minitaw::engine {
 namespace {
-TEST(LaneProgress, TwoLanesThatWaitForEachOther) {
-  LaneProgress progress;
-  constexpr int rounds = 2000;
-  std::vector<int> order;
-  std::thread lane([&] {
-    for (int i = 1; i <= rounds; ++i) {
-      progress.wait(schedule::Lane::compute, i);
-      order.push_back(2 * i + 1);
-      progress.submitted(schedule::Lane::gradients_recv, i);
-    }
-  });
-  for (int i = 1; i <= rounds; ++i) {
-    order.push_back(2 * i);
-    progress.submitted(schedule::Lane::compute, i);
-    progress.wait(schedule::Lane::gradients_recv, i);
-  }
-  lane.join();
-  EXPECT_TRUE(std::ranges::is_sorted(order));
-  EXPECT_EQ(order.size(), 2U * rounds);
-}
-
-TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
-  LaneProgress progress;
-  std::thread waiter(
-      [&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 5), Stopped); });
-  progress.fail(std::make_exception_ptr(std::runtime_error("first")));
-  progress.fail(std::make_exception_ptr(std::runtime_error("second")));
-  progress.submitted(schedule::Lane::gradients_recv, 1);
-  waiter.join();
-  EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 1), Stopped);
-  EXPECT_THAT([&] { progress.rethrow_if_failed(); },
-      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
-}
-
 using schedule::Action, schedule::Operand, schedule::RankProgram;
 constexpr comm::WaitPolicy policy;
 
@@ -187,8 +153,11 @@ struct Alone {
   Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
       : program(std::move(executed)),
         queues(make_queues()),
-        lane(program.ranks[0], which, progress, queues, start, messages, nullptr) {
-    progress.begin_step();
+        queue(*queues[index_of(which)]),
+        lane(
+            program.ranks[0], actions_of(program.ranks[0], which), queues, start, messages, [this] {
+              ++ended;
+            }) {
     lane.begin_step();
   }
 
@@ -196,15 +165,15 @@ struct Alone {
     QueueOptions options;
     options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
     options.clock = &clock;
-    options.waiting = [] {};
     return fenced_queues(options);
   }
 
   schedule::Program program;
-  LaneProgress progress;
   StepClock clock;
   Queues queues;
-  LaneExecutor lane;
+  Queue& queue;
+  int ended = 0;  ///< actions, as the lane tells
+  Sequence lane;
 };
 
 constexpr auto out = schedule::Lane::inputs_send, in = schedule::Lane::inputs_recv;
@@ -218,12 +187,12 @@ TEST(Lane, AUnitIsUnderWayUntilItsOperationIsDone) {
   });
   EXPECT_TRUE(alone.lane.advance()) << "it starts";
   EXPECT_EQ(begun, 1);
-  EXPECT_TRUE(alone.lane.started());
+  EXPECT_EQ(std::tuple(alone.queue.begun(), alone.queue.completed()), std::tuple(1, 0));
   EXPECT_TRUE(alone.lane.advance());
   EXPECT_FALSE(alone.lane.advance()) << "the operation had nothing to do";
-  EXPECT_EQ(std::tuple(alone.progress.count(out), ended), std::tuple(0, 0));
+  EXPECT_EQ(std::tuple(alone.ended, ended), std::tuple(0, 0));
   EXPECT_TRUE(alone.lane.advance());
-  EXPECT_EQ(std::tuple(alone.progress.count(out), ended), std::tuple(1, 1));
+  EXPECT_EQ(std::tuple(alone.ended, ended), std::tuple(1, 1));
   EXPECT_EQ(begun, 2) << "the next one starts at once";
   EXPECT_EQ(under_way, 1) << "an operation that is done is gone";
 }
@@ -240,11 +209,11 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     alone.lane.advance();
     EXPECT_EQ(under_way, allowed);
     for (int k = 0; k < 8; ++k) {
-      EXPECT_EQ(alone.progress.count(out), 0);
+      EXPECT_EQ(alone.ended, 0);
       alone.lane.advance();
     }
     alone.lane.advance();
-    EXPECT_EQ(alone.progress.count(out), allowed);
+    EXPECT_EQ(std::tuple(alone.ended, alone.queue.completed()), std::tuple(allowed, allowed));
   }
 }
 
@@ -264,7 +233,7 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   Alone alone(program, in, start, 2);
   alone.lane.advance();
   EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
-  for (int k = 0; alone.progress.count(in) < 1 && k < 9; ++k)
+  for (int k = 0; alone.ended < 1 && k < 9; ++k)
     alone.lane.advance();
   EXPECT_EQ(under_way, 2) << "the third one has a slot of its own";
 }
@@ -278,7 +247,7 @@ TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
   ASSERT_FALSE(alone.lane.done());
   for (int k = 0; k < 3; ++k)
     EXPECT_FALSE(alone.lane.advance());
-  EXPECT_FALSE(alone.lane.started());
+  EXPECT_EQ(alone.queue.begun(), 0);
 }
 
 TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
@@ -332,7 +301,7 @@ rank 1 slots w1 owned
    0 inputs_send     send W0 w0 -> r0
 )");
   Executor* asked = nullptr;
-  Executor::Standing receiving, computing;
+  Standing receiving, computing;
   std::atomic<int> under_way = 0;
   const Start start = [&](const Action& action) -> comm::Transport::Started {
     if (action.lane != schedule::Lane::compute)

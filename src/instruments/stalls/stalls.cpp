@@ -139,7 +139,7 @@ void Stalls::receive() {
 
 State Stalls::state() {
   const std::scoped_lock lock(mutex_);
-  engine::Executor::Standing now;
+  engine::Standing now;
   if (runtime_ != nullptr)
     now = runtime_->executor().standing();
   State mine{.cases = cases_};

@@ -12,7 +12,7 @@ namespace minitaw::stalls {
 /// How far a rank has come, as it says itself.
 struct State {
   std::int64_t cases = -1;  ///< begun and ended; below 0: the rank does not answer
-  /// What it does not get on with although it waits for nothing: engine::Executor::Standing.
+  /// What it does not get on with although it waits for nothing: engine::Standing.
   std::array<char, 256> unexplained{};
   std::array<char, 2048> text{};  ///< what it is at
 

@@ -2,17 +2,14 @@
 // The lanes of a CUDA build: streams. Implements what queue.hpp declares for it.
 #include <Kokkos_Core.hpp>
 #include <array>
-#include <atomic>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
-#include "base/error.hpp"
 #include "engine/queue.hpp"
 #include "schedule/program.hpp"
 
@@ -112,8 +109,7 @@ const Streams& streams() {
   return *made;
 }
 
-/// A lane as a CUDA stream: run() enqueues, waits are events, and nothing blocks the host before
-/// finish().
+/// A lane as a CUDA stream: begin() enqueues, waits are events, and nothing blocks the host.
 class StreamQueue final : public Queue {
 public:
   /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own
@@ -129,50 +125,32 @@ public:
   bool asynchronous() const override { return true; }
 
   void begin_step() override {
-    {
-      // together: completed() in between would count the events of the last step
-      const std::scoped_lock lock(mutex_);
-      begun_.store(0, std::memory_order_release);
-      completed_ = 0;
-    }
+    Queue::begin_step();
     if (records_start_)
       start_->record(stream_);
   }
 
-  void open(int) override {}
-
-  void after(const Queue& other, int unit) override {
-    void* const event = other.event(unit);
-    if (event == nullptr) {
-      if (!other.is_complete(unit))
-        throw LogicError("engine: a stream cannot wait for a lane of the host");
-      return;
-    }
-    check(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
+  bool may_follow(const Queue& other, int unit) override {
+    auto* const event = static_cast<cudaEvent_t>(other.event(unit));
+    if (event == nullptr)
+      return other.is_complete(unit);
+    if (other.begun() <= unit)
+      return false;  // the event is still that of the last step
+    check(cudaStreamWaitEvent(stream_, event, 0), "cudaStreamWaitEvent");
+    return true;
   }
 
-  void run(int unit, const Work& work) override {
+  /// A transport with these queues enqueues its transfers, and returns none.
+  comm::Transport::Started begin(int unit, const Work& work) override {
     begins_[unit].record(stream_);
-    work();
+    comm::Transport::Started none = work();
     check(cudaPeekAtLastError(), "a kernel launch");
     ends_[unit].record(stream_);
     begun_.store(unit + 1, std::memory_order_release);
+    return none;
   }
 
-  void finish(const Check& throw_if_stopped) override {
-    const int units = begun();
-    if (units > 0)
-      wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
-  }
-
-  int begun() const override { return begun_.load(std::memory_order_acquire); }
-
-  int completed() const override {
-    const std::scoped_lock lock(mutex_);
-    for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();)
-      ++completed_;
-    return completed_;
-  }
+  bool is_complete(int unit) const override { return unit < begun() && ends_[unit].is_complete(); }
 
   void* event(int unit) const override { return ends_[unit].handle(); }
 
@@ -186,9 +164,6 @@ private:
   std::shared_ptr<const Event> start_;
   bool records_start_;
   std::vector<Event> begins_, ends_;
-  std::atomic<int> begun_ = 0;
-  mutable std::mutex mutex_;  ///< of completed_
-  mutable int completed_ = 0;
 };
 }  // namespace
 
@@ -210,8 +185,7 @@ Queues make_queues(const QueueOptions& options) {
       queues[l] =
           std::make_unique<StreamQueue>(streams().stream(lane), options.units[l], start, compute);
     else
-      queues[l] = std::make_unique<FencedQueue>(
-          lane_space(lane), options.units[l], *options.clock, options.waiting);
+      queues[l] = std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock);
   }
   return queues;
 }
