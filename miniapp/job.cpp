@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
 #include <algorithm>
-#include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <hdf5.h>
-#include <unistd.h>
+#include <regex>
+#include <thread>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/value.hpp"
@@ -37,18 +35,6 @@ void start(int rank, const std::string& host, const std::function<void()>& work)
   });
 }
 
-/// Ranks of a node take its devices in turn.
-topology::Device choose_device(
-    int rank, const topology::Placement& place, const record::HostNames& hosts) {
-  topology::Device device;
-  start(rank, hosts.text(place.node), [&] {
-    const std::vector<topology::Device> visible = topology::visible_devices();
-    if (!visible.empty())
-      device = visible[place.local_rank % visible.size()];
-  });
-  return device;
-}
-
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
   // Its warnings speak to people who set up OpenMP by hand.
   auto settings =
@@ -70,40 +56,65 @@ std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_lists(text, MPI_COMM_WORLD, "gathering texts of ranks");
 }
 
-/// Rank 0 knows the host of every node, other ranks that of their own.
-std::map<int, std::string> hosts_of(const topology::Placement& place) {
-  std::map<int, std::string> hosts = {{place.node, place.host}};
-  const std::vector<std::string> all = gather(place.host);
-  for (const int rank : indices(all))
-    hosts.emplace(place.nodes.group_of(rank), all[rank]);
-  return hosts;
-}
+/// What precedes Kokkos: all ranks learn of each other and of their nodes. Collective.
+Site look_around(int rank, const JobFlags& flags) {
+  // 1. Nodes, cores, threads.
+  Site site{.place = comm::mpi::detect_placement(MPI_COMM_WORLD)};
+  const topology::Placement& place = site.place;
+  site.threads = threads_of(place);
 
-/// On rank 0. Nodes of scripts/cluster have the cores of one machine.
-std::vector<topology::RankPlace> places(const topology::Placement& job,
-    const topology::Device& device,
-    int threads,
-    const std::vector<std::string>& uuids) {
-  const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
-  const std::vector<std::string> units = gather(text_of(device, threads)), cpus = gather(mine.cpu),
-                                 adapters = gather(mine.adapters);
+  // 2. Hosts: rank 0 knows that of every node, other ranks that of their own.
+  std::map<int, std::string> hosts = {{place.node, place.host}};
+  const std::vector<std::string> all_hosts = gather(place.host);
+  for (const int r : indices(all_hosts))
+    hosts.emplace(place.nodes.group_of(r), all_hosts[r]);
+  site.hosts = record::HostNames(std::move(hosts), flags.hosts);
+
+  // 3. Devices: ranks of a node take them in turn.
+  start(rank, site.hosts.text(place.node), [&] {
+    const std::vector<topology::Device> visible = topology::visible_devices();
+    if (!visible.empty())
+      site.device = visible[place.local_rank % visible.size()];
+  });
+
+  // 4. Who shares a device.
+  site.uuids = gather(site.device.uuid);
+  site.shared_devices =
+      MpiJob::on_root([&] { return topology::shared_device(site.uuids).has_value(); });
+
+  // 5. Processors and adapters: one rank of each node looks. Nodes of scripts/cluster have the
+  // cores of one machine.
+  const topology::Site mine = place.local_rank == 0 ? topology::look() : topology::Site();
+  const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
+  const std::vector<std::string> units = gather(text_of(site.device, site.threads));
   const std::vector<std::vector<int>> cores =
-      comm::mpi::gather_lists(job.cores, MPI_COMM_WORLD, "gathering cores of ranks");
-  const std::vector<int> threads_of =
-      comm::mpi::gather(threads, MPI_COMM_WORLD, "gathering threads of ranks");
+      comm::mpi::gather_lists(place.cores, MPI_COMM_WORLD, "gathering cores of ranks");
+  const std::vector<int> threads =
+      comm::mpi::gather(site.threads, MPI_COMM_WORLD, "gathering threads of ranks");
   const bool one_machine = !record::shaped_links().empty();
-  std::vector<topology::RankPlace> ranks;
   for (const int r : indices(units)) {
-    const int on = job.nodes.group_of(r), first = job.nodes.first(on);
-    ranks.push_back({.machine = one_machine ? 0 : on,
+    const int node = place.nodes.group_of(r), first = place.nodes.first(node);
+    site.ranks.push_back({.machine = one_machine ? 0 : node,
         .cores = cores[r],
-        .threads = threads_of[r],
-        .node = on,
+        .threads = threads[r],
+        .node = node,
         .unit = units[r],
-        .uuid = uuids[r],
+        .uuid = site.uuids[r],
         .site = {cpus[first], adapters[first]}});
   }
-  return ranks;
+  site.adapters = MpiJob::on_root(
+      [&] { return topology::fewest_adapters(list_of(site.ranks, &topology::RankPlace::site)); });
+  return site;
+}
+
+/// Collective.
+harness::Instruments instruments_of(const Site& site) {
+  const bool on_host = kernels::on_host;
+  return make_instruments({.place = site.place,
+      .places = on_host ? site.ranks : std::vector<topology::RankPlace>(),
+      .crowded = on_host && MpiJob::on_root([&] { return topology::is_crowded(site.ranks); }),
+      .device_uuid = site.device.uuid,
+      .shared_devices = site.shared_devices});
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
@@ -115,12 +126,6 @@ comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
   return policy;
 }
 
-std::string hdf5_version() {
-  unsigned major = 0, minor = 0, release = 0;
-  (void)H5get_libversion(&major, &minor, &release);
-  return fmt::format("{}.{}.{}", major, minor, release);
-}
-
 std::string kokkos_version() {
   return fmt::format("{}.{}.{} {}",
       KOKKOS_VERSION_MAJOR,
@@ -129,33 +134,39 @@ std::string kokkos_version() {
       Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Name, version and build of those that no entry of their own has: "HDF5 1.14.5", "BLAS OpenBLAS
-/// 0.3.29 ...".
-std::vector<std::string> library_texts() {
-  std::vector<std::string> texts = {"HDF5 " + hdf5_version()};
-  for (const auto& [name, version] : kernels::library_versions())
-    if (!version.empty())
-      texts.push_back(fmt::format("{} {}", name, version));
-  return texts;
+/// Ends the process without MPI, which does not answer.
+void end_without_mpi(const std::string& report) {
+  print_error(report + ": a rank of the job does not answer");
+  std::_Exit(1);
 }
 
-/// Ends the process if MPI takes longer to start or end, which no guard can tell: a rank has
-/// stopped. 0: that is over.
-void end_after(double seconds) {
-  std::signal(SIGALRM, [](int) {
-    constexpr std::string_view sentence =
-        "minitaw: a rank of the job does not answer while MPI starts or ends\n";
-    [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, sentence.data(), sentence.size());
-    _exit(1);
-  });
-  alarm(std::clamp(std::ceil(seconds), 0.0, 1e6));
+/// Ends the job. The report is printed, by the instrument that knows the cause if there is one.
+void end_job(int rank,
+    const harness::Instruments& instruments,
+    const std::string& report,
+    const MpiJob::Record& record) {
+  using namespace std::chrono_literals;
+  constexpr auto time_to_record = 5s;  // rank 0's, before others end the job
+  constexpr auto time_to_print = 2s;   // mpiexec drops output that it has not passed on by the end
+  static constexpr auto most = 20s;    // for all, even if a file or MPI does not answer
+  std::thread([] {
+    std::this_thread::sleep_for(most);
+    std::_Exit(1);
+  }).detach();
+
+  const std::string words = fmt::format("rank {}: {}", rank, report);
+  std::optional<std::string> cause;
+  for (const auto& instrument : instruments)
+    if (!cause)
+      cause = instrument->explain_stall(words);
+  if (!cause)
+    print_error(words, false);
+  if (rank != 0)
+    std::this_thread::sleep_for(time_to_record);
+  record(cause.value_or("").empty() ? std::regex_replace(words, std::regex("\n *"), ", ") : *cause);
+  std::this_thread::sleep_for(time_to_print);
+  MPI_Abort(MPI_COMM_WORLD, 1);
 }
-
-struct AtEnd {
-  double seconds;
-
-  ~AtEnd() { end_after(seconds); }
-};
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
@@ -173,31 +184,18 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
       "let several ranks use one device, for tests; communication then goes through MPI");
 }
 
-MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
-    : flags(given),
+MpiJob::MpiJob(const comm::mpi::Environment& mpi, engine::Watchdog& dog, const JobFlags& given)
+    : Site(look_around(mpi.rank(), given)),  // 1 to 5
+      flags(given),
       environment(mpi),
-      place(comm::mpi::detect_placement(MPI_COMM_WORLD)),
-      threads(threads_of(place)),
-      hosts(hosts_of(place), flags.hosts),
-      device(choose_device(mpi.rank(), place, hosts)),
-      kokkos(kokkos_settings(threads, device)),
-      uuids(gather(device.uuid)),
-      shared_devices(on_root([this] { return topology::shared_device(uuids).has_value(); })),
-      ranks(places(place, device, threads, uuids)),
-      adapters(on_root([this] {
-        return topology::fewest_adapters(list_of(ranks, &topology::RankPlace::site));
-      })),
+      watchdog(dog),
+      kokkos(kokkos_settings(threads, device)),  // 6. on the device that was chosen
+      instruments(instruments_of(*this)),        // 7. some have threads and communicators
       runner(MPI_COMM_WORLD,
-          {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
-               .waiting = waiting(place, threads)},
+          {.step = {.watchdog = &watchdog, .waiting = waiting(place, threads)},
               .shared_devices = shared_devices,
               .timeline = flags.timeline,
-              .instruments = make_instruments({.place = place,
-                  .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
-                  .crowded =
-                      kernels::on_host && on_root([this] { return topology::is_crowded(ranks); }),
-                  .device_uuid = device.uuid,
-                  .shared_devices = shared_devices})}) {}
+              .instruments = instruments}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
@@ -224,56 +222,62 @@ std::string MpiJob::head_text(const deck::Deck& deck) const {
 
 record::Provenance MpiJob::provenance(
     const deck::Deck& deck, const std::vector<std::string>& arguments) const {
-  using record::list_data, record::text_data, topology::RankPlace;
-  const auto texts = [this](const auto& text_of_rank) {
-    return list_data(list_of(ranks, text_of_rank));
-  };
-  record::Provenance p = record::collect(deck, arguments, hosts);
-  p["hosts"] = texts([this](const RankPlace& r) { return hosts.text(r.node); });
-  p["nodes"] = {
-      list_of(ranks, [](const RankPlace& r) { return std::int64_t{r.node}; }), {ranks.size()}};
-  p["cores"] = texts([](const RankPlace& r) { return topology::cores_text(r.cores); });
-  p["devices"] = texts([](const RankPlace& r) {
-    return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
-  });
-  p["cpu"] = texts([](const RankPlace& r) { return r.site.cpu; });
-  p["adapters"] = texts([](const RankPlace& r) { return r.site.adapters; });
+  using record::text_data;
+  record::Provenance p = record::collect(deck, arguments, ranks, hosts);
   p["kokkos"] = text_data(kokkos_version());
   p["mpi"] = text_data(comm::mpi::library_version());
   p["nccl"] = text_data(engine::nccl_version());
   p["cuda"] = text_data(topology::runtime_version());
   p["driver"] = text_data(topology::driver_version());
-  p["libraries"] = list_data(library_texts());
+  std::vector<std::string> libraries = {record::hdf5_text()};
+  for (const auto& [name, version] : kernels::library_versions())
+    if (!version.empty())
+      libraries.push_back(fmt::format("{} {}", name, version));
+  p["libraries"] = record::list_data(std::move(libraries));
   return p;
+}
+
+void MpiJob::record_by(Record record) {
+  watchdog.on_expiry([rank = environment.rank(), all = instruments, record = std::move(record)](
+                         const std::string& report) { end_job(rank, all, report, record); });
 }
 
 int in_job(
     const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+  using Seconds = engine::Watchdog::Seconds;
   topology::return_freed_memory();
-  const AtEnd after_mpi{0};
-  const double patience = std::max(flags.watchdog, 30.0);
-  end_after(patience);
+  const Seconds patience(std::max(flags.watchdog, 30.0));               // with MPI
+  engine::Watchdog watchdog(Seconds(flags.watchdog), end_without_mpi);  // it outlives MPI
+  watchdog.phase("the start of MPI", patience);
   const comm::mpi::Environment environment(invocation.argc, invocation.argv);
   std::optional<MpiJob> mpi;  // it lives while errors are told: its end may wait for other ranks
-  const AtEnd before_mpi_ends{patience};
+  const auto ends_mpi = [&] {
+    watchdog.on_expiry(end_without_mpi);
+    watchdog.phase("the end of MPI", patience);
+  };
   const auto told_by_first = [&](const std::exception& error, int code) {
     if (environment.rank() == 0)
       print_error(error.what());
+    ends_mpi();
     return code;
   };
   try {
-    mpi.emplace(environment, flags);
-    end_after(0);
+    mpi.emplace(environment, watchdog, flags);
+    watchdog.pause();
+    mpi->record_by();
     start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
     if (!flags.share_devices)
       harness::agree(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
-    return work(*mpi);
+    const int code = work(*mpi);
+    ends_mpi();
+    return code;
   } catch (const InputError& error) {
     return told_by_first(error, 2);
   } catch (const harness::AgreedError& error) {
     return told_by_first(error, 1);
   } catch (const std::exception& error) {
     print_error(fmt::format("rank {}: {}", environment.rank(), error.what()), false);
+    ends_mpi();
     throw;  // the environment's end stops the other ranks
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <Kokkos_Core.hpp>
 #include "comm/mpi/mpi.hpp"
+#include "engine/watchdog.hpp"
 #include "harness/case_runner.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
@@ -20,11 +21,27 @@ struct JobFlags {
 
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
+/// What the ranks of a job know of the machine, before Kokkos starts.
+struct Site {
+  topology::Placement place;
+  int threads = 1;
+  record::HostNames hosts{};
+  topology::Device device{};                 ///< of this rank; index -1: none
+  std::vector<std::string> uuids{};          ///< on rank 0, of each rank's device; empty on a host
+  bool shared_devices = false;               ///< some ranks use the same device
+  std::vector<topology::RankPlace> ranks{};  ///< on rank 0
+  int adapters = 0;                          ///< of the node that has fewest
+};
+
 /// The base of every verb that computes: Kokkos, the placement of the ranks, and the runner of
 /// cases. One per process.
-struct MpiJob {
+struct MpiJob : Site {
+  /// What rank 0 does with the reason before a job ends that stands still.
+  using Record = std::function<void(const std::string& reason)>;
+
   /// Collective: every rank throws if one of them has no device.
-  MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
+  MpiJob(
+      const comm::mpi::Environment& environment, engine::Watchdog& watchdog, const JobFlags& flags);
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   deck::Deck read(const DeckOptions& deck) const;
 
@@ -33,11 +50,11 @@ struct MpiJob {
   /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there.
   /// Collective.
   template <class Work>
-  auto on_root(const Work& work) const {
+  static auto on_root(const Work& work) {
     decltype(work()) result{};
     static_assert(std::is_trivially_copyable_v<decltype(result)>, "it travels as bytes");
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (is_root())
+      if (comm::mpi::rank_in(MPI_COMM_WORLD) == 0)
         result = work();
     });
     comm::mpi::check(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD),
@@ -54,17 +71,14 @@ struct MpiJob {
   record::Provenance provenance(
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
+  /// From now on `record` is called before the job ends because the watchdog's time is over.
+  void record_by(Record record = [](const std::string&) {});
+
   const JobFlags flags;
   const comm::mpi::Environment& environment;
-  const topology::Placement place;
-  const int threads;
-  const record::HostNames hosts;
-  const topology::Device device;  ///< of this rank; index -1: none
+  engine::Watchdog& watchdog;
   const Kokkos::ScopeGuard kokkos;
-  const std::vector<std::string> uuids;  ///< on rank 0, of each rank's device; empty on a host
-  const bool shared_devices;             ///< some ranks use the same device
-  const std::vector<topology::RankPlace> ranks;  ///< on rank 0
-  const int adapters;                            ///< of the node that has fewest
+  const harness::Instruments instruments;
   harness::CaseRunner runner;
 };
 

@@ -21,7 +21,7 @@ int run(const Invocation& invocation, RunOptions& options) {
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.is_root())
       catch_signals_silently();
-    mpi.runner.expect("reading deck and result file");
+    mpi.watchdog.phase("reading deck and result file");
     const deck::Deck deck = mpi.read(options.deck);
     for (const Case& c : deck.cases)
       mpi.runner.require_possible(c);

@@ -164,16 +164,17 @@ public:
       if (mpi.is_root())
         writer_.emplace(deck, options, invocation, mpi);
     });
-    if (!writer_)
-      return;
-    mpi.runner.on_hang(
-        [this](const std::string& reason) { writer_->give_up(Status::timeout, reason); });
+    mpi.record_by([this](const std::string& reason) { give_up(Status::timeout, reason); });
   }
+
+  Sweep& operator=(Sweep&&) = delete;
+
+  ~Sweep() { mpi_.record_by(); }
 
   int run() {
     for (Order order = next(); order.execute; order = next())
       execute(order);
-    mpi_.runner.expect("ending the sweep");
+    mpi_.watchdog.phase("ending the sweep");
     return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
 
@@ -181,7 +182,7 @@ private:
   /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep
   /// everywhere.
   Order next() {
-    mpi_.runner.expect("agreeing on the next case");
+    mpi_.watchdog.phase("agreeing on the next case");
     return mpi_.on_root([this] { return choose(); });
   }
 
@@ -217,20 +218,21 @@ private:
     harness::Outcome executed;
     try {
       executed = mpi_.runner.run(c, {stop_of(c), order.check});
-    } catch (const engine::Stalled& stall) {
-      if (writer_)
-        writer_->give_up(Status::timeout, stall.what());
-      throw;
     } catch (const std::exception& error) {
-      if (writer_)
-        writer_->give_up(Status::error, error.what());
+      give_up(Status::error, error.what());
       throw;
     }
-    mpi_.runner.expect("recording a case");
+    mpi_.watchdog.phase("recording a case");
     harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_)
         settle(executed);
     });
+  }
+
+  /// Rank 0: the job cannot go on.
+  void give_up(Status status, const std::string& reason) {
+    if (writer_)
+      writer_->give_up(status, reason);
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal. The first case

@@ -49,7 +49,7 @@ screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, 
           .next =
               [&](const std::string& stage) {
                 mpi.runner.advance();
-                mpi.runner.expect(stage);
+                mpi.watchdog.phase(stage);
               },
           .done = [&] { mpi.runner.advance(); }},
       screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, mpi.shared_devices)};
@@ -75,7 +75,7 @@ void set_expected(
 
 int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJob& mpi) {
   const model::Shape shape = measured_shape();
-  mpi.runner.expect("getting ready");
+  mpi.watchdog.phase("getting ready");
   screen::Probe probe = probe_of(options, shape, mpi);
   screen::Screening screening{.machine = probe.machine()};  // rank 0 has its values
   for (const screen::Quantity& quantity : probe.quantities())
@@ -99,7 +99,7 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
     for (std::size_t q = 0; q < values.size(); ++q)
       screening.measured[q].rounds.push_back(std::move(values[q]));
   }
-  mpi.runner.expect("the verdict");
+  mpi.watchdog.phase("the verdict");
   const int code = mpi.on_root([&] {
     screening.judgement = screen::judge(screening.machine, screening.measured, options.least / 100);
     if (options.json)
@@ -108,7 +108,7 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
       write_stdout(table_text(screening) + findings_text(screening, mpi.ranks));
     return verdict_of(screening).code;
   });
-  mpi.runner.pause();
+  mpi.watchdog.pause();
   return code;
 }
 }  // namespace

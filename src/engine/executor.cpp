@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/executor.hpp"
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 #include <numeric>
 #include <sys/prctl.h>
@@ -109,8 +108,7 @@ Executor::Executor(const schedule::Program& program,
       spans_(program_.actions.size()),
       own_(own_lanes(start)),
       others_(other_lanes(start)),
-      communication_([this] { communicate(); }),
-      watchdog_([this](const std::string&) { stall(); }, [this] { return moves(); }) {}
+      communication_([this] { communicate(); }) {}
 
 Executor::~Executor() {
   order(Turn::end);
@@ -179,11 +177,16 @@ void Executor::begin_step() {
   own_.begin_step();
   std::ranges::for_each(others_, &Sequence::begin_step);
   in_step_ = true;
-  watchdog_.expect("a step", options_.stall_limit);
+  if (options_.watchdog != nullptr)
+    options_.watchdog->phase({.complaint = "no lane has moved",
+        .limit = options_.watchdog->limit(),
+        .moves = [this] { return moves(); },
+        .details = [this] { return standing().lanes; }});
 }
 
 double Executor::end_step() {
-  watchdog_.pause();
+  if (options_.watchdog != nullptr)
+    options_.watchdog->pause();
   if (failure_)
     std::rethrow_exception(failure_);
   in_step_ = false;
@@ -270,7 +273,7 @@ void Executor::tell_calling_thread() {
 Standing Executor::standing() const {
   if (!in_step_)
     return {};
-  use_device();  // on a thread that was made before the device was chosen
+  use_device();  // likewise
   Standing found;
   for (const auto& row : schedule::table_of<Lane>) {
     const std::vector<int>& actions = actions_[index_of(row.value)];
@@ -286,17 +289,19 @@ Standing Executor::standing() const {
     const std::string words =
         to_text(in_job(whole_program_, action, whole_program_.replica_of(rank_)), whole_program_);
     const bool begun = queue.begun() > completed;
-    const std::string at =
-        fmt::format("{} {} tick {} {}", row.name, begun ? "in" : "before", action.tick, words);
     std::string waits;
     for (const auto& other : schedule::table_of<Lane>)
       if (const int wait = action.waits[index_of(other.value)];
           wait > queues_[index_of(other.value)]->completed())
         waits += fmt::format(", waits for {}:{}", other.name, wait);
-    found.lanes += "\n  " + at + (begun ? "" : waits);
-    if (begun && is_communication(action.kind))
-      found.transfers += ", " + at;
-    else if (waits.empty() && found.unexplained.empty())
+    found.lanes += fmt::format("\n  {} {} tick {} {}{}",
+        row.name,
+        begun ? "in" : "before",
+        action.tick,
+        words,
+        begun ? "" : waits);
+    const bool is_moving = begun && is_communication(action.kind);
+    if (!is_moving && waits.empty() && found.unexplained.empty())
       found.unexplained =
           fmt::format("{} {}", begun ? "has not finished" : "does not begin", words);
   }
@@ -307,6 +312,7 @@ Standing Executor::standing() const {
 long Executor::moves() {
   long sum = 0;
   try {
+    use_device();  // on a thread that was made before the device was chosen
     transport_.poll();
     for (const auto& queue : queues_)
       sum += queue->begun() + queue->completed();
@@ -316,15 +322,4 @@ long Executor::moves() {
   return sum;
 }
 
-/// Fails the step before it cancels transfers, because the first failure is the one that is
-/// reported.
-void Executor::stall() {
-  const std::string report = fmt::format("rank {}: no lane has moved for {:g} s",
-      rank_,
-      std::round(10 * options_.stall_limit.count()) / 10);
-  const Standing now = standing();
-  std::string cause = options_.on_stall(report + now.lanes);
-  fail(std::make_exception_ptr(Stalled(cause.empty() ? report + now.transfers : cause)));
-  transport_.cancel();
-}
 }  // namespace minitaw::engine

@@ -4,13 +4,11 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <thread>
+#include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
 
 namespace minitaw::engine {
-struct Stalled : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 /// Starts an action (Runtime::start()): computes or enqueues it and returns nullptr, or returns a
 /// transfer that is under way.
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
@@ -74,14 +72,8 @@ private:
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct StepOptions {
-  /// A step in which no lane moves for this long is reported and given up.
-  Watchdog::Seconds stall_limit = default_stall_limit;
-  /// Told from another thread: a line per lane, what it is at and waits for. Returns a better
-  /// reason for Stalled.
-  std::function<std::string(const std::string& report)> on_stall = [](const std::string&) {
-    return "";
-  };
-  comm::WaitPolicy waiting{};  ///< of the communication thread
+  Watchdog* watchdog = nullptr;  ///< the job's; a step is a phase, which moves as its lanes do
+  comm::WaitPolicy waiting{};    ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
   /// No algorithm is chosen by its time: with `fill`, two runs have the same bits.
   bool repeatable = false;
@@ -91,8 +83,7 @@ struct StepOptions {
 
 /// What a rank is at in a step; empty between steps.
 struct Standing {
-  std::string lanes;      ///< a line for each: what it is at and waits for
-  std::string transfers;  ///< those that have begun, each after ", "
+  std::string lanes;  ///< a line for each: what it is at and waits for
   /// What the rank does not get on with although it waits neither for another lane nor for a
   /// transfer that has begun: "has not finished BW s2 m1 h0 a2 x0 g0".
   std::string unexplained;
@@ -113,8 +104,7 @@ public:
   Executor& operator=(Executor&&) = delete;
   ~Executor();
 
-  /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers
-  /// under way.
+  /// One step: its seconds on this rank. Throws what a lane throws.
   double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
@@ -143,7 +133,6 @@ private:
   void fail(std::exception_ptr reason);
   void tell_calling_thread();
   long moves();
-  void stall();
 
   const schedule::Program& whole_program_;
   int rank_;
@@ -166,6 +155,5 @@ private:
   std::atomic<bool> in_step_ = false;
   std::atomic<Turn> turn_ = Turn::calling;
   std::jthread communication_;
-  Watchdog watchdog_;
 };
 }  // namespace minitaw::engine

@@ -1,85 +1,96 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <fmt/format.h>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
-#include "engine/queue.hpp"
 
 namespace minitaw::engine {
-/// Time without progress after which a step is given up, unless the user says otherwise.
+/// Time without progress after which a job is given up, unless the user says otherwise.
 inline constexpr std::chrono::duration<double> default_stall_limit{300};
 
-/// Watches the progress of a rank from a thread of its own: a wait for a rank that has died must
-/// end.
+/// Watches from a thread of its own what this rank of a job is at: a wait for a rank that has died
+/// must end. One object for the whole job, made before MPI starts.
 class Watchdog {
 public:
   using Seconds = std::chrono::duration<double>;
   using OnExpiry = std::function<void(const std::string& report)>;
 
-  /// Calls `on_expiry` once if something exceeds its limit. A new value of `moves` restarts the
-  /// time.
-  explicit Watchdog(
-      OnExpiry on_expiry, std::function<long()> moves = [] { return 0L; })
-      : on_expiry_(std::move(on_expiry)),
-        moves_(std::move(moves)),
+  /// What the rank is at, until it says something else.
+  struct Phase {
+    std::string complaint;  ///< "reading a file has not ended"
+    Seconds limit{0};
+    /// Each new value restarts the time.
+    std::function<long()> moves = [] { return 0L; };
+    /// Follows the complaint in the report.
+    std::function<std::string()> details = [] { return std::string(); };
+  };
+
+  /// Calls `on_expiry` once for a phase that exceeds its limit. All other calls wait meanwhile.
+  Watchdog(Seconds limit, OnExpiry on_expiry)
+      : limit_(limit),
+        on_expiry_(std::move(on_expiry)),
         thread_([this](const std::stop_token& end) { watch(end); }) {}
 
-  /// Starts the time for `what` ("gathering results"), which must end, move or be replaced within
-  /// `limit`.
-  void expect(std::string what, Seconds limit) {
-    {
-      const std::scoped_lock lock(mutex_);
-      expects_ = true;
-      what_ = std::move(what);
-      limit_ = limit;
-      began_ = Clock::now();
-    }
-    changed_.notify_one();
+  /// Of phases that say nothing else.
+  Seconds limit() const { return limit_; }
+
+  /// From now on the rank is at `name` ("reading a file"), which must end in time.
+  void phase(const std::string& name) { phase(name, limit_); }
+
+  void phase(const std::string& name, Seconds limit) { phase({name + " has not ended", limit}); }
+
+  void phase(Phase phase) {
+    const std::scoped_lock lock(mutex_);
+    phase_ = std::move(phase);
+    began_ = Clock::now();
+    watches_ = true;
   }
 
-  /// Stops watching until expect().
+  /// The rank is at something that may last, until the next phase.
   void pause() {
     const std::scoped_lock lock(mutex_);
-    expects_ = false;
+    watches_ = false;
+  }
+
+  void on_expiry(OnExpiry act) {
+    const std::scoped_lock lock(mutex_);
+    on_expiry_ = std::move(act);
   }
 
 private:
   using Clock = std::chrono::steady_clock;
 
   void watch(const std::stop_token& end) {
-    use_device();
+    // A tenth of the limit is fine enough, and leaves the lanes alone.
+    const Seconds pause = std::min(limit_ / 10, Seconds(0.5));
     std::unique_lock lock(mutex_);
-    for (long seen = 0; changed_.wait(lock, end, [&] { return expects_; });) {
-      // A tenth of the limit is fine enough, and leaves the lanes alone.
-      changed_.wait_for(lock, end, std::min(limit_ / 10, Seconds(0.5)), [&] { return !expects_; });
-      if (end.stop_requested())
-        return;
-      if (!expects_)
+    for (long seen = 0;
+        !sleeps_.wait_for(lock, end, pause, [&] { return end.stop_requested(); });) {
+      if (!watches_)
         continue;
-      if (const long moves = moves_(); moves != std::exchange(seen, moves))
+      if (const long moves = phase_.moves(); moves != std::exchange(seen, moves))
         began_ = Clock::now();
-      if (Clock::now() - began_ < limit_)
+      if (Clock::now() - began_ < phase_.limit)
         continue;
-      expects_ = false;
-      const std::string report = fmt::format("{} has not ended for {:g} s", what_, limit_.count());
-      lock.unlock();
-      on_expiry_(report);
-      lock.lock();
+      watches_ = false;
+      on_expiry_(
+          fmt::format("{} for {:g} s{}", phase_.complaint, phase_.limit.count(), phase_.details()));
     }
   }
 
-  OnExpiry on_expiry_;
-  std::function<long()> moves_;
+  const Seconds limit_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
-  bool expects_ = false;
-  std::string what_;
-  Seconds limit_{0};
+  std::condition_variable_any sleeps_;
+  bool watches_ = false;
+  Phase phase_;
   Clock::time_point began_;
+  OnExpiry on_expiry_;
   std::jthread thread_;
 };
 }  // namespace minitaw::engine

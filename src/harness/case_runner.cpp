@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <fmt/ranges.h>
 #include <new>
-#include <thread>
-#include <unistd.h>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
@@ -21,10 +19,6 @@ constexpr double affordable_flops = 1e11;
 /// Fills memory before verify() executes a case. Four of them are no number in fp32, two none in
 /// bf16: what is read before it is written shows in the losses.
 constexpr std::byte unwritten{0xff};
-/// Rank 0 writes down what it knows before the others end the job.
-constexpr std::chrono::seconds time_to_record{5};
-/// Before the end of the job: mpiexec drops output that it has not passed on by then.
-constexpr std::chrono::seconds time_to_print{2};
 
 /// Kokkos and CUDA say it in words.
 bool is_out_of_memory(std::string_view message) {
@@ -135,29 +129,21 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
     : world_(world),
       options_(options),
       rank_(comm::mpi::rank_in(world)),
-      ranks_(comm::mpi::size_of(world)),
-      guard_([this](const std::string& report) {
-        const std::string cause = explain_stall(fmt::format("rank {}: {}", rank_, report));
-        if (rank_ != 0)
-          std::this_thread::sleep_for(time_to_record);
-        hang_(cause.empty() ? report : cause);
-        std::this_thread::sleep_for(time_to_print);
-        alarm(10);  // the process ends even if the MPI library does not manage to end the job
-        MPI_Abort(MPI_COMM_WORLD, 1);
-      }) {}
+      ranks_(comm::mpi::size_of(world)) {}
+
+void CaseRunner::phase(const std::string& name) {
+  if (options_.step.watchdog != nullptr)
+    options_.step.watchdog->phase(name);
+}
+
+void CaseRunner::pause() {
+  if (options_.step.watchdog != nullptr)
+    options_.step.watchdog->pause();
+}
 
 void CaseRunner::advance() {
   for (const auto& instrument : options_.instruments)
     instrument->between_cases();
-}
-
-std::string CaseRunner::explain_stall(const std::string& report) {
-  for (const auto& instrument : options_.instruments)
-    if (const std::optional<std::string> cause = instrument->explain_stall(report))
-      return *cause;
-  fmt::print(stderr, "minitaw: {}\n", report);
-  std::fflush(stderr);
-  return {};
 }
 
 void CaseRunner::require_possible(const Case& c) const {
@@ -206,7 +192,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.status = status;
     result.reason = why.what();
   };
-  expect("getting ready for a case");
+  phase("getting ready for a case");
   advance();
   std::string left_behind;
   try {
@@ -231,7 +217,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   }
   // A rank that has no part in the case waits here for all of it, however long that takes.
   if (rank_ < c.ranks)
-    expect("waiting for the end of a case");
+    phase("waiting for the end of a case");
   else
     pause();
   wait_for_all(world_);
@@ -253,7 +239,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     const int timed = s - c.warmup;  // below zero: warm-up
-    expect(fmt::format("getting ready for step {}", s + 1));
+    phase(fmt::format("getting ready for step {}", s + 1));
     runtime.prepare();
     for (const auto& instrument : options_.instruments)
       if (timed >= 0)
@@ -262,9 +248,8 @@ StopReason CaseRunner::execute(const RunningCase& running,
     if (timed == 0)
       result.begun = utc_now();
 
-    pause();
     const double seconds = runtime.step();
-    expect(fmt::format("gathering what step {} left", s + 1));
+    phase(fmt::format("gathering what step {} left", s + 1));
 
     for (const auto& instrument : options_.instruments)
       if (timed >= 0)
@@ -299,11 +284,11 @@ Plan CaseRunner::agreed_plan(const Case& c) {
   return made;
 }
 
-void CaseRunner::on_ranks_of(const Plan& plan, engine::StepOptions options, const Work& work) {
+void CaseRunner::on_ranks_of(
+    const Plan& plan, const engine::StepOptions& options, const Work& work) {
   comm::mpi::OwnComm members;
   check(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
-  options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {
     if (plan != nullptr)
@@ -324,13 +309,5 @@ void CaseRunner::on_ranks_of(const Plan& plan, engine::StepOptions options, cons
   for (const auto& instrument : options_.instruments)
     instrument->begin_case(running);
   work(running);
-}
-
-/// All ranks have stalled: rank 0 writes down what it knows before the job ends.
-std::string CaseRunner::on_stall(const std::string& report) {
-  std::string cause = explain_stall(report);
-  std::this_thread::sleep_for(time_to_print + (rank_ == 0 ? 0 : 1) * time_to_record);
-  guard_.expect("giving up a stalled step", time_to_record);
-  return cause;
 }
 }  // namespace minitaw::harness

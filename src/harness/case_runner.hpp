@@ -3,7 +3,6 @@
 #include <stdexcept>
 #include "comm/mpi/mpi.hpp"
 #include "comm/wait.hpp"
-#include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/instrument.hpp"
 #include "topology/memory.hpp"
@@ -43,9 +42,7 @@ struct Outcome {
 };
 
 struct RunnerOptions {
-  /// Its `stall_limit` holds for what lies between the steps of run(), too. Stalls go to standard
-  /// error.
-  engine::StepOptions step{};
+  engine::StepOptions step{};  ///< its watchdog is told what lies between the steps of run(), too
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results keep when every action of one step ran.
@@ -62,19 +59,8 @@ public:
   void require_possible(const Case& c) const;
   /// Executes one repetition of the case: a first step, compared with the serial reference if that
   /// is cheap, warm-up, timed steps. Other ranks wait. A failure before the first step becomes the
-  /// status. A stall throws Stalled.
+  /// status.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
-  /// What this rank does before it ends the job because something that expect() names does not end.
-  /// The reason is already printed. Default: nothing. Rank 0 goes first, by a few seconds.
-  using OnHang = std::function<void(const std::string& reason)>;
-
-  void on_hang(OnHang act) { hang_ = std::move(act); }
-
-  /// Ends the job if the next expect() or pause() does not come within the stall limit.
-  void expect(std::string what) { guard_.expect(std::move(what), options_.step.stall_limit); }
-
-  void pause() { guard_.pause(); }
-
   /// Tells instruments that this rank has come to the begin or the end of a case, or of other work
   /// of all ranks. They can then name a rank that does not come this far.
   void advance();
@@ -106,7 +92,7 @@ private:
   Plan agreed_plan(const Case& c);
   /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a
   /// runtime cannot be made, all ranks throw.
-  void on_ranks_of(const Plan& plan, engine::StepOptions options, const Work& work);
+  void on_ranks_of(const Plan& plan, const engine::StepOptions& options, const Work& work);
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,
@@ -114,15 +100,12 @@ private:
       const Limits& limits,
       topology::MemoryWatch& watch,
       CaseResult& result);
-  /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
-  [[nodiscard]] std::string explain_stall(const std::string& report);
-  std::string on_stall(const std::string& report);
+  void phase(const std::string& name);
+  void pause();
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_, ranks_;
-  OnHang hang_ = [](const std::string&) {};
-  engine::Watchdog guard_;
   Planner planner_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };

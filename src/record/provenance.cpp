@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fmt/ranges.h>
 #include <functional>
+#include <hdf5.h>
 #include <iterator>
 #include <regex>
 #include <sstream>
@@ -191,8 +192,23 @@ Data list_data(std::vector<std::string> list) {
   return {std::move(list), {length}};
 }
 
-Provenance collect(
-    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
+std::string hdf5_text() {
+  unsigned major = 0, minor = 0, release = 0;
+  (void)H5get_libversion(&major, &minor, &release);
+  return fmt::format("HDF5 {}.{}.{}", major, minor, release);
+}
+
+Provenance collect(const deck::Deck& deck,
+    const std::vector<std::string>& arguments,
+    const std::vector<topology::RankPlace>& ranks,
+    const HostNames& hosts) {
+  using topology::RankPlace;
+  const auto texts = [&](const auto& text_of_rank) {
+    return list_data(list_of(ranks, text_of_rank));
+  };
+  const auto device = [](const RankPlace& r) {
+    return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
+  };
   return {{"version", text_data(build::version)},
       {"git_hash", text_data(build::git_hash)},
       {"build_type", text_data(build::build_type)},
@@ -203,7 +219,15 @@ Provenance collect(
       {"command", text_data(shell_line(arguments))},
       {"deck", text_data(deck.text)},
       {"environment", list_data(recorded_environment(hosts))},
-      {"links", list_data(shaped_links())}};
+      {"links", list_data(shaped_links())},
+      {"hosts", texts([&](const RankPlace& r) { return hosts.text(r.node); })},
+      {"nodes",
+          {list_of(ranks, [](const RankPlace& r) { return std::int64_t{r.node}; }),
+              {ranks.size()}}},
+      {"cores", texts([](const RankPlace& r) { return topology::cores_text(r.cores); })},
+      {"devices", texts(device)},
+      {"cpu", texts([](const RankPlace& r) { return r.site.cpu; })},
+      {"adapters", texts([](const RankPlace& r) { return r.site.adapters; })}};
 }
 
 std::string version_text() {

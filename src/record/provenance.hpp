@@ -56,11 +56,14 @@ const std::vector<Field>& session_fields();
 using Provenance = std::map<std::string, Data>;
 Data text_data(std::string_view text);
 Data list_data(std::vector<std::string> list);
-/// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host,
-/// unless names are shown or the user has written them, into the command line or the deck: these
-/// are kept as they are.
-Provenance collect(
-    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
+/// "HDF5 1.14.5"
+std::string hdf5_text();
+/// All but libraries, which the caller adds. Nothing of it names a host, unless names are shown or
+/// the user has written them, into the command line or the deck: these are kept as they are.
+Provenance collect(const deck::Deck& deck,
+    const std::vector<std::string>& arguments,
+    const std::vector<topology::RankPlace>& ranks,
+    const HostNames& hosts);
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 std::string version_text();
 }  // namespace minitaw::record

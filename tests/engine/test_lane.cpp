@@ -372,29 +372,47 @@ using Seconds = Watchdog::Seconds;
 
 TEST(Watchdog, SaysOnceWhatDidNotEnd) {
   std::promise<std::string> told;  // a second report would be an error
-  Watchdog watchdog([&](const std::string& report) { told.set_value(report); });
-  watchdog.expect("the first thing", Seconds(1000));
-  watchdog.expect("the second thing", Seconds(0.01));
+  Watchdog watchdog(Seconds(0.01), [&](const std::string& report) { told.set_value(report); });
+  watchdog.phase("the first thing", Seconds(1000));
+  watchdog.phase("the second thing");
   EXPECT_EQ(told.get_future().get(), "the second thing has not ended for 0.01 s");
-  watchdog.expect("the third thing", Seconds(1000));
+  watchdog.phase("the third thing", Seconds(1000));
   watchdog.pause();
 }
 
-TEST(Watchdog, IsSilentWhereNothingIsExpected) {
-  Watchdog watchdog([](const std::string& report) { ADD_FAILURE() << report; });
-  watchdog.expect("something long", Seconds::max());
-  watchdog.expect("something short", Seconds(1e9));
+TEST(Watchdog, IsSilentBeforeTheTimeIsOver) {
+  Watchdog watchdog(Seconds(0.01), [](const std::string& report) { ADD_FAILURE() << report; });
+  watchdog.phase("something long", Seconds::max());
+  std::this_thread::sleep_for(Seconds(0.02));
+  watchdog.phase("something short");
   watchdog.pause();
-  watchdog.expect("something else", Seconds(1000));
+  std::this_thread::sleep_for(Seconds(0.02));
+  watchdog.phase("something else", Seconds(1000));
 }
 
 TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
   std::atomic<long> moves = 0;
-  std::promise<long> told;
-  Watchdog watchdog([&](const std::string&) { told.set_value(moves); },
-      [&] { return moves < 20 ? ++moves : moves.load(); });
-  watchdog.expect("something that moves", Seconds(0.02));
-  EXPECT_EQ(told.get_future().get(), 20);
+  std::promise<std::string> told;
+  Watchdog watchdog(Seconds(0.02), [&](const std::string& report) { told.set_value(report); });
+  watchdog.phase({.complaint = "nothing has moved",
+      .limit = Seconds(0.02),
+      .moves = [&] { return moves < 20 ? ++moves : moves.load(); },
+      .details = [&] { return fmt::format(" after {} moves", moves.load()); }});
+  EXPECT_EQ(told.get_future().get(), "nothing has moved for 0.02 s after 20 moves");
+}
+
+TEST(Watchdog, HoldsOthersWhileItEndsTheJob) {
+  std::promise<void> begun;
+  std::atomic<bool> over = false;
+  Watchdog watchdog(Seconds(0.01), [&](const std::string&) {
+    begun.set_value();
+    std::this_thread::sleep_for(Seconds(0.05));
+    over = true;
+  });
+  watchdog.phase("a thing");
+  begun.get_future().wait();
+  watchdog.pause();
+  EXPECT_TRUE(over);
 }
 }  // namespace
 }  // namespace minitaw::engine

@@ -26,9 +26,7 @@ inline Case small_case(
 inline CaseRunner job(
     engine::MakeQueues make_queues = engine::make_queues, Instruments instruments = {}) {
   return CaseRunner(MPI_COMM_WORLD,
-      {.step = {.stall_limit = std::chrono::seconds(60),
-           .waiting = comm::wait_policy(1, 24),
-           .make_queues = std::move(make_queues)},
+      {.step = {.waiting = comm::wait_policy(1, 24), .make_queues = std::move(make_queues)},
           .shared_devices = true,
           .instruments = std::move(instruments)});
 }

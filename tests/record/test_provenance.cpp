@@ -90,13 +90,17 @@ TEST_F(Environment, IsAmongWhatCanBeKnownWithoutAJob) {
   set("FI_DOMAIN", "cn7");
   deck::Deck deck;
   deck.text = "data = \"/scratch/cn7/x\"\n";
-  const Provenance p =
-      collect(deck, {"minitaw", "my cn7.toml", "--set", "data=it's"}, HostNames({{0, "cn7"}}));
+  const Provenance p = collect(deck,
+      {"minitaw", "my cn7.toml", "--set", "data=it's"},
+      {{.node = 0, .unit = "host", .uuid = "GPU-5"}},
+      HostNames({{0, "cn7"}}));
   for (const auto& [name, said] :
       {std::pair{"command", "^minitaw 'my cn7.toml' --set 'data=it'.''s'$"},  // as it was written
           {"deck", "^data = \"/scratch/cn7/x\"\n$"},
           {"kernel", "^Linux "},
           {"environment", "FI_DOMAIN=.not kept."},
+          {"hosts", "^node 0$"},
+          {"devices", "^host, GPU-5$"},
           {"started", "^20[0-9-]{8}T[0-9:]{8}[.][0-9]{3}Z$"},
           {"version", "."},
           {"git_hash", "."},
