@@ -64,8 +64,8 @@ public:
   /// is cheap, warm-up, timed steps. Other ranks wait. A failure before the first step becomes the
   /// status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
-  /// What this rank does before it ends the job because something that expect() names does not end.
-  /// The reason is already printed. Default: nothing. Rank 0 goes first, by a few seconds.
+  /// Called before this rank ends the job because something that expect() names does not end. The
+  /// reason is already printed. Rank 0 goes first, by a few seconds.
   using OnHang = std::function<void(const std::string& reason)>;
 
   void on_hang(OnHang act) { hang_ = std::move(act); }
@@ -114,7 +114,7 @@ private:
       const Limits& limits,
       topology::MemoryWatch& watch,
       CaseResult& result);
-  /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
+  /// Prints why the job stands still. Returns the cause where an instrument knows it.
   [[nodiscard]] std::string explain_stall(const std::string& report);
   std::string on_stall(const std::string& report);
 
