@@ -2,10 +2,10 @@
 #pragma once
 #include "job.hpp"
 
-/// What memory a case needs, which ranks share a memory, and why a case does not fit. What there is
-/// measures topology/memory.hpp. Sizes are bytes.
+/// Decides whether a case fits into memory: what it needs, which ranks share a memory, and the
+/// sentence that refuses it. topology/memory.hpp measures what there is. Sizes are bytes.
 namespace minitaw::app {
-/// What a rank of a case needs.
+/// The need of a rank.
 struct Need {
   std::uint64_t step = 0;    ///< buffers of the step, exact
   std::uint64_t beside = 0;  ///< estimate of what process and libraries take beside them
@@ -13,15 +13,13 @@ struct Need {
   std::uint64_t total() const { return step + beside; }
 };
 
-// Of each rank of the program; those of other replicas need the same.
-
-/// The memory on a host: buffers, what the process takes for the case, and the BLAS of so many
-/// threads.
+/// Returns the need of each rank of the program on a host; other replicas need the same. It is
+/// buffers, what the process takes for the case, and the BLAS of so many threads.
 std::vector<Need> needs_on_host(const PlannedCase& plan, int threads);
-/// The memory on a device: the arena and what libraries take; not driver and NCCL.
+/// The same on a device: the arena and what libraries take; not driver and NCCL.
 std::vector<Need> needs_on_device(const PlannedCase& plan);
 
-/// What rank 0 needs for a reference: on a device its arena, on a host also the gathered and
+/// The need of rank 0 for a reference: on a device its arena, on a host also the gathered and
 /// compared tensors.
 struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
@@ -62,7 +60,7 @@ private:
 /// The memory that the ranks of a job may take.
 class MemoryBudget {
 public:
-  /// What the user allows each rank, or what is free now; known to rank 0. Collective.
+  /// It is what the user allows each rank, or what is free now; rank 0 knows it. Collective.
   explicit MemoryBudget(MpiJob& mpi);
   /// Returns on rank 0 why the case does not fit, with libraries and a reference on this rank;
   /// empty if it does.

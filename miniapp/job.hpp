@@ -57,7 +57,7 @@ struct MpiJob : Site {
       if (comm::mpi::rank_in(MPI_COMM_WORLD) == 0)
         result = work();
     });
-    comm::mpi::check(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD),
+    comm::mpi::check_mpi(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD),
         "sharing what rank 0 has decided");
     return result;
   }

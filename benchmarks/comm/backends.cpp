@@ -8,7 +8,7 @@
 
 namespace minitaw::bench {
 namespace {
-using comm::mpi::check;
+using comm::mpi::check_mpi;
 
 class Ours final : public Backend {
 public:
@@ -82,16 +82,16 @@ struct Elements {
 
 void send(const Elements& e, const Member& member) {
   if (member.sends())
-    check(MPI_Send(e.data, e.count, e.type, member.at(1), 0, e.comm), "MPI_Send");
+    check_mpi(MPI_Send(e.data, e.count, e.type, member.at(1), 0, e.comm), "MPI_Send");
   else if (member.receives())
-    check(
+    check_mpi(
         MPI_Recv(e.data, e.count, e.type, member.at(-1), 0, e.comm, MPI_STATUS_IGNORE), "MPI_Recv");
 }
 
 void shift(const Elements& e, const Member& member, std::byte* landing) {
   const int next = member.at(1), previous = member.at(-1);
   MPI_Status* const status = MPI_STATUS_IGNORE;
-  check(
+  check_mpi(
       MPI_Sendrecv(
           e.data, e.count, e.type, next, 0, landing, e.count, e.type, previous, 0, e.comm, status),
       "MPI_Sendrecv");
@@ -114,30 +114,32 @@ struct Slices {
 void all_gather(const Elements& e, const Slices& slices) {
   const int count = slices.counts.front();
   if (slices.are_equal)
-    return check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, count, e.type, e.comm),
+    return check_mpi(
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, count, e.type, e.comm),
         "MPI_Allgather");
   const int *counts = slices.counts.data(), *starts = slices.starts.data();
-  check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, counts, starts, e.type, e.comm),
+  check_mpi(
+      MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, counts, starts, e.type, e.comm),
       "MPI_Allgatherv");
 }
 
 void reduce_scatter(const Elements& e, const Slices& slices, MPI_Op sum) {
   const int count = slices.counts.front();
   if (slices.are_equal)
-    return check(MPI_Reduce_scatter_block(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm),
+    return check_mpi(MPI_Reduce_scatter_block(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm),
         "MPI_Reduce_scatter_block");
-  check(MPI_Reduce_scatter(MPI_IN_PLACE, e.data, slices.counts.data(), e.type, sum, e.comm),
+  check_mpi(MPI_Reduce_scatter(MPI_IN_PLACE, e.data, slices.counts.data(), e.type, sum, e.comm),
       "MPI_Reduce_scatter");
 }
 
 class RawMpi final : public Backend {
 public:
   explicit RawMpi(const Scopes& scopes) {
-    check(MPI_Op_create(add_bf16, 1, &add_bf16_), "MPI_Op_create");
+    check_mpi(MPI_Op_create(add_bf16, 1, &add_bf16_), "MPI_Op_create");
     for (const Scope& scope : scopes.scopes) {
       const Member member = member_of(scopes, scope, comm::mpi::rank_in(MPI_COMM_WORLD));
       const int colour = member.taken() ? member.communicator : MPI_UNDEFINED;
-      check(MPI_Comm_split(MPI_COMM_WORLD, colour, member.index, &comms_[scope.name].comm),
+      check_mpi(MPI_Comm_split(MPI_COMM_WORLD, colour, member.index, &comms_[scope.name].comm),
           "MPI_Comm_split");
     }
   }
@@ -159,15 +161,15 @@ public:
     case Operation::send: return send(e, member);
     case Operation::shift: return shift(e, member, buffers.landing.data());
     case Operation::broadcast:
-      return check(MPI_Bcast(e.data, count, e.type, 0, e.comm), "MPI_Bcast");
+      return check_mpi(MPI_Bcast(e.data, count, e.type, 0, e.comm), "MPI_Bcast");
     case Operation::reduce: {
       const void* const from = member.index == 0 ? MPI_IN_PLACE : e.data;
-      return check(MPI_Reduce(from, e.data, count, e.type, sum, 0, e.comm), "MPI_Reduce");
+      return check_mpi(MPI_Reduce(from, e.data, count, e.type, sum, 0, e.comm), "MPI_Reduce");
     }
     case Operation::all_gather: return all_gather(e, slices);
     case Operation::reduce_scatter: return reduce_scatter(e, slices, sum);
     case Operation::all_reduce:
-      return check(
+      return check_mpi(
           MPI_Allreduce(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm), "MPI_Allreduce");
     }
   }

@@ -34,13 +34,13 @@ private:
   /// on the clock of the machine.
   void begin_together() const {
     using Clock = std::chrono::steady_clock;
-    using comm::mpi::check;
+    using comm::mpi::check_mpi;
     (void)comm::mpi::largest(0, MPI_COMM_WORLD);
     if (!share_cores_)
-      return check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+      return check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
     constexpr Clock::duration soon = std::chrono::milliseconds(20);
     std::int64_t moment = (Clock::now() + soon).time_since_epoch().count();
-    check(MPI_Bcast(&moment, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    check_mpi(MPI_Bcast(&moment, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
     std::this_thread::sleep_until(Clock::time_point(Clock::duration(moment)));
   }
 

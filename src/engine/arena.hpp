@@ -31,14 +31,14 @@ public:
   /// has used. Empty if there is none. `spare`: as many bytes more in a row may be left.
   [[nodiscard]] std::string untouched(std::byte fill, std::size_t spare = 0) const;
 
-  /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before
+  /// Alignment of every buffer. A kind takes as many bytes more: Kokkos keeps 128 of its own before
   /// an allocation.
   static constexpr std::size_t alignment = 256;
 
 private:
   using Block = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space>;
 
-  /// What a step writes of a buffer.
+  /// How much of a buffer a step writes.
   enum class Written {
     all,
     in_parts,  ///< contributions: those of several rails are parts, so only an unused one counts

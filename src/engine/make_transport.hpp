@@ -21,7 +21,7 @@ std::unique_ptr<comm::Transport> make_transport(
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
 
-/// What a rank's transport takes beside the arena.
+/// Memory of a rank's transport beside the arena.
 struct TransportMemory {
   int communicators = 0;     ///< of NCCL
   std::uint64_t pinned = 0;  ///< bytes of host memory, for messages from and to a device over MPI

@@ -12,7 +12,7 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
+using comm::mpi::check_mpi;
 /// A serial step that costs more than this is not executed beside the case; about two seconds of
 /// one core.
 constexpr double affordable_flops = 1e11;
@@ -28,8 +28,8 @@ bool is_out_of_memory(std::string_view message) {
 
 /// The loss of all ranks together, and why they stop: the last of the reasons that some rank has.
 std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason why) {
-  check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
-  check(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
   return {loss, why};
 }
 
@@ -66,7 +66,7 @@ void check_first_step(const RunningCase& running, const Training& reference, Cas
     fail(result, found.failure(tolerance));
 }
 
-/// What ran: losses that are numbers, kernels, transport.
+/// Adds the kernels and the transport that ran; losses that are no numbers fail the case.
 void describe(engine::Runtime& runtime, CaseResult& result) {
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s]))
@@ -95,7 +95,7 @@ struct EndOfCase {
 
 void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
   using namespace std::chrono_literals;
   comm::mpi::wait(
       {&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = 10us, .longest_sleep = 2ms});
@@ -222,7 +222,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     pause();
   wait_for_all(world_);
   fail_at_first(result, left_behind, world_);
-  check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
+  check_mpi(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
       "sharing why a case stopped");
   advance();
   pause();
@@ -244,7 +244,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
     for (const auto& instrument : options_.instruments)
       if (timed >= 0)
         instrument->before_step(timed);
-    check(MPI_Barrier(comm), "MPI_Barrier");
+    check_mpi(MPI_Barrier(comm), "MPI_Barrier");
     if (timed == 0)
       result.begun = utc_now();
 
@@ -287,7 +287,7 @@ Plan CaseRunner::agreed_plan(const Case& c) {
 void CaseRunner::on_ranks_of(
     const Plan& plan, const engine::StepOptions& options, const Work& work) {
   comm::mpi::OwnComm members;
-  check(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
+  check_mpi(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {
@@ -297,7 +297,7 @@ void CaseRunner::on_ranks_of(
   if (runtime == nullptr)
     return;
   const Case& c = plan->settings;
-  // Its construction is collective: everybody has come this far.
+  // All ranks have come this far: making a transport is collective.
   runtime->connect(engine::make_transport(c.transport,
       {members.comm,
           runtime->program(),

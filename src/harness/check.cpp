@@ -10,7 +10,7 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check, model::ReferenceTensors, schedule::SlotClass;
+using comm::mpi::check_mpi, model::ReferenceTensors, schedule::SlotClass;
 
 template <class T>
 std::vector<float> to_host(model::Buffer buffer) {
@@ -70,9 +70,9 @@ void fetch(const engine::Runtime& runtime,
   const int count = static_cast<int>(slice.range.count);
   std::vector<float> values = mine ? values_of(runtime, slice) : std::vector<float>(count);
   if (!first)
-    check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
+    check_mpi(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
   else if (!mine)
-    check(MPI_Recv(values.data(), count, MPI_FLOAT, slice.rank, 0, comm, MPI_STATUS_IGNORE),
+    check_mpi(MPI_Recv(values.data(), count, MPI_FLOAT, slice.rank, 0, comm, MPI_STATUS_IGNORE),
         "gathering tensors");
   if (first)
     all.insert(all.end(), values.begin(), values.end());
@@ -102,7 +102,7 @@ private:
   std::size_t count_ = 0;
 };
 
-/// What tensors of all layers have in common: "w13".
+/// The part of a name that tensors of all layers have in common: "w13".
 std::string_view role_of(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
@@ -182,7 +182,7 @@ std::pair<double, std::vector<NamedTensor>> run_step(engine::Runtime& runtime, M
   runtime.prepare();
   (void)runtime.step();
   double loss = runtime.loss();
-  check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   return {loss, gather(runtime, Which::gradients, comm)};
 }
 

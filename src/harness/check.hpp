@@ -5,7 +5,7 @@
 #include "deck/deck.hpp"
 #include "engine/runtime.hpp"
 
-// Whether a case computes what it should: its losses, gradients and weights against a reference.
+// Compares a case's losses, gradients and weights with a reference.
 namespace minitaw::harness {
 /// A tensor of the whole model by name, on the host.
 struct NamedTensor {
@@ -52,8 +52,8 @@ struct Tolerance {
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
-  /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step
-  /// may be missing.
+  /// The limit of the first gradient, or half of that of the later ones. At 1, a gradient of the
+  /// first step may be missing.
   double largest(int steps) const;
 };
 
@@ -76,12 +76,12 @@ struct Check {
   std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all
   std::string unused{};  ///< memory that was planned and that a rank has never written; empty: none
 
-  /// What is compared with a limit.
+  /// A difference that has a limit.
   struct Figure {
     std::string what;
     double error, allowed;
     std::string from;  ///< what it is compared with
-    /// Of the limit; infinite if it is no number.
+    /// The error as a share of its limit; infinite if it is no number.
     double share() const;
   };
 

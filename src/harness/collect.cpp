@@ -8,7 +8,7 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check, comm::mpi::rank_in, comm::mpi::size_of;
+using comm::mpi::check_mpi, comm::mpi::rank_in, comm::mpi::size_of;
 constexpr int tag = 0;
 
 /// Allowed beyond what was planned for a device: its driver; each communicator of NCCL has as much
@@ -16,12 +16,13 @@ constexpr int tag = 0;
 constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 
 void send(double value, int to, MPI_Comm comm) {
-  check(MPI_Send(&value, 1, MPI_DOUBLE, to, tag, comm), "sending a time");
+  check_mpi(MPI_Send(&value, 1, MPI_DOUBLE, to, tag, comm), "sending a time");
 }
 
 double receive(int from, MPI_Comm comm) {
   double value = 0;
-  check(MPI_Recv(&value, 1, MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE), "receiving a time");
+  check_mpi(
+      MPI_Recv(&value, 1, MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE), "receiving a time");
   return value;
 }
 
@@ -39,7 +40,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
     std::ranges::nth_element(lengths, middle);
     step = middle->second;
   }
-  check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
+  check_mpi(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
   return step;
 }
 
@@ -82,13 +83,12 @@ std::uint64_t at(const topology::BytesByLabel& bytes, const std::string& label) 
   return found == bytes.end() ? 0 : found->second;
 }
 
-/// What Kokkos may allocate, by label.
-topology::BytesByLabel planned_labels(
-    const schedule::Footprint& plan, const PlannedBeside& beside) {
-  topology::BytesByLabel labels = {{kernels::library_label, beside.libraries},
-      {comm::mpi::pinned_label, beside.transport.pinned}};
+/// The bytes that Kokkos may allocate under each label.
+topology::BytesByLabel labels_of(const PlannedMemory& planned) {
+  topology::BytesByLabel labels = {{kernels::library_label, planned.libraries},
+      {comm::mpi::pinned_label, planned.transport.pinned}};
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
-    labels[engine::label_of(kind)] = plan.by_kind[index_of(kind)];
+    labels[engine::label_of(kind)] = planned.step.by_kind[index_of(kind)];
   return labels;
 }
 
@@ -96,46 +96,44 @@ std::uint64_t less(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-/// Of a rank that executes a case. The program was there before.
-PlannedBeside planned_beside(
+/// The plan does not count the program: it was there before the case.
+PlannedMemory planned_memory(
     const engine::Runtime& runtime, const Case& settings, bool shared_devices) {
   const model::Layout& layout = runtime.layout();
-  PlannedBeside beside{
+  PlannedMemory planned{.step = runtime.footprint(),
       .process = schedule::span_bytes(runtime.program(), runtime.own(), settings.steps) +
                  blas_bytes(layout.shape),
       .transport = engine::transport_memory(
           runtime.program(), settings.transport, shared_devices)[runtime.own()]};
   // A version that asks for more than the estimate is no fault of the case.
   if (!kernels::on_host)
-    beside.libraries = std::max(model::library_estimate(layout.shape), kernels::library_bytes());
-  return beside;
+    planned.libraries = std::max(model::library_estimate(layout.shape), kernels::library_bytes());
+  return planned;
 }
 
 void collect_memory(const engine::Runtime& runtime,
     const topology::MemoryTaken& taken,
     MPI_Comm comm,
     CaseResult& result) {
-  const schedule::Footprint& plan = runtime.footprint();
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const PlannedBeside beside = planned_beside(runtime, result.settings, shared);
-  result.memory = comm::mpi::gather(memory_of(plan, taken, beside), comm, "gathering memory");
-  fail_at_first(result, excess(plan, taken, beside), comm);
+  const PlannedMemory planned = planned_memory(runtime, result.settings, shared);
+  result.memory = comm::mpi::gather(memory_of(planned, taken), comm, "gathering memory");
+  fail_at_first(result, excess(planned, taken), comm);
 }
 }  // namespace
 
 /// Pinned slots are buffers; workspaces of libraries are in no figure.
-RankMemory memory_of(const schedule::Footprint& plan,
-    const topology::MemoryTaken& taken,
-    const PlannedBeside& beside) {
+RankMemory memory_of(const PlannedMemory& planned, const topology::MemoryTaken& taken) {
   RankMemory memory;
-  std::ranges::copy(plan.by_kind, memory.planned.begin());
+  std::ranges::copy(planned.step.by_kind, memory.planned.begin());
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
     memory.measured[index_of(kind)] = at(taken.kokkos, engine::label_of(kind));
-  memory.planned[index_of(schedule::Memory::buffers)] += beside.transport.pinned;
-  memory.measured[index_of(schedule::Memory::buffers)] += at(taken.kokkos, comm::mpi::pinned_label);
-  const topology::BytesByLabel planned = planned_labels(plan, beside);
+  constexpr std::size_t buffers = index_of(schedule::Memory::buffers);
+  memory.planned[buffers] += planned.transport.pinned;
+  memory.measured[buffers] += at(taken.kokkos, comm::mpi::pinned_label);
+  const topology::BytesByLabel labels = labels_of(planned);
   for (const auto& [label, bytes] : taken.kokkos)
-    if (!planned.contains(label))
+    if (!labels.contains(label))
       memory.other += bytes;
   memory.process_begin = taken.process_begin;
   memory.process_peak = taken.process_peak;
@@ -148,19 +146,17 @@ std::uint64_t slack_of_kokkos() {
   return kernels::on_host ? of_thread * model::ExecutionSpace().concurrency() : of_device;
 }
 
-std::string excess(const schedule::Footprint& plan,
-    const topology::MemoryTaken& taken,
-    const PlannedBeside& beside) {
+std::string excess(const PlannedMemory& planned, const topology::MemoryTaken& taken) {
+  const topology::BytesByLabel labels = labels_of(planned);
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>) {
     const std::string label = engine::label_of(kind);
-    const std::uint64_t planned = plan.by_kind[index_of(kind)], measured = at(taken.kokkos, label);
-    if (measured < planned)
-      return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
+    if (const std::uint64_t bytes = at(taken.kokkos, label); bytes < labels.at(label))
+      return fmt::format(
+          "{} bytes of \"{}\" where {} were planned", bytes, label, labels.at(label));
   }
-  const topology::BytesByLabel planned = planned_labels(plan, beside);
   topology::BytesByLabel beyond;
   for (const auto& [label, bytes] : taken.kokkos)
-    beyond[label] = less(bytes, at(planned, label));
+    beyond[label] = less(bytes, at(labels, label));
   if (sum_of(beyond) > slack_of_kokkos())
     return fmt::format(
         "Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
@@ -177,11 +173,11 @@ std::string excess(const schedule::Footprint& plan,
   if (kernels::on_host && taken.process_begin > 0)
     return outside("the process",
         less(taken.process_peak, taken.process_begin),
-        beside.process + slack_of_process);
+        planned.process + slack_of_process);
   if (taken.device_begin > 0)
     return outside("the device",
         less(taken.device_used, taken.device_begin),
-        slack_of_device + beside.transport.communicators * slack_of_device / 4);
+        slack_of_device + planned.transport.communicators * slack_of_device / 4);
   return {};
 }
 
@@ -236,19 +232,20 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
 
 double clock_offset(MPI_Comm comm) {
   comm::mpi::OwnComm node, first_ranks;
-  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
-  check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
+  check_mpi(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
       "MPI_Comm_split");
   double offset = 0;
   if (first_ranks.comm != MPI_COMM_NULL)
     offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
-  check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
+  check_mpi(
+      MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
   return offset;
 }
 
 namespace {
-/// What this rank sends: planned in a step, counted since the case began.
+/// Bytes that this rank sends: planned in a step, counted since the case began.
 std::vector<LinkBytes> bytes_of_rank(engine::Runtime& runtime) {
   const schedule::ByteMatrix planned =
       schedule::bytes_of_rank(runtime.program(), runtime.layout(), runtime.rank());

@@ -12,7 +12,7 @@ using Now = std::function<double()>;
 /// Returns how far rank 0's clock is ahead of this rank's, s: `now` here plus this is `now` there.
 /// Measured by messages; the error is at most half of the fastest round trip. Collective.
 double offset_by_messages(MPI_Comm comm, const Now& now);
-/// Likewise of host_seconds(), s. A node has one clock, so only one rank of each sends messages.
+/// The same for host_seconds(). A node has one clock, so only one rank of each sends messages.
 /// Collective.
 double clock_offset(MPI_Comm comm);
 
@@ -51,9 +51,10 @@ private:
   std::vector<Kept> kept_;
 };
 
-/// Bytes that are planned for a rank beside the memory that its program lists.
-struct PlannedBeside {
-  std::uint64_t process = 0;    ///< of a host: spans, what the BLAS packs operands into
+/// Memory that is planned for a rank, bytes.
+struct PlannedMemory {
+  schedule::Footprint step;     ///< that its program lists
+  std::uint64_t process = 0;    ///< of a host: spans, operands that the BLAS packs
   std::uint64_t libraries = 0;  ///< of a device: workspaces of cuBLASLt and cuDNN
   engine::TransportMemory transport{};
 };
@@ -64,15 +65,11 @@ std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
-RankMemory memory_of(const schedule::Footprint& plan,
-    const topology::MemoryTaken& taken,
-    const PlannedBeside& beside);
+RankMemory memory_of(const PlannedMemory& planned, const topology::MemoryTaken& taken);
 /// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says
 /// "outside of Kokkos"; empty: nothing. Where kernels run on a device the process is not judged:
 /// the libraries' code and their compilers take what they like.
-[[nodiscard]] std::string excess(const schedule::Footprint& plan,
-    const topology::MemoryTaken& taken,
-    const PlannedBeside& beside);
+[[nodiscard]] std::string excess(const PlannedMemory& planned, const topology::MemoryTaken& taken);
 /// Returns what a case still holds at its end, likewise: `kept` by Kokkos, but for workspaces of
 /// libraries; `grown` of the process, `beside` of that planned.
 [[nodiscard]] std::string leftover(

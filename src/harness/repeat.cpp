@@ -40,7 +40,7 @@ void add_tensors(Sums& sums,
   }
 }
 
-/// Of all that the rank has updated in a step, and how.
+/// The sums of all that the rank has updated in a step.
 Sums sums_of(const engine::Runtime& runtime) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();

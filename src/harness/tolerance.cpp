@@ -65,7 +65,7 @@ double independent_noise(const Case& c) {
   return rounding(c) * std::sqrt(c.shape.layers + 1.0) * growth_at_norms(c);
 }
 
-/// What the noise of later steps is multiplied by: weights that noise has changed, and a training
+/// The factor of the noise of later steps: weights that noise has changed, and a training
 /// that amplifies differences. `gradient`: limit of the gradient without both (G).
 double growth_by_training(const Case& c, double gradient) {
   // x: what a step changes of the smallest weights, as a share of them

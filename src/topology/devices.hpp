@@ -24,13 +24,13 @@ std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uu
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
-/// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or
-/// empty.
+/// The version of the CUDA runtime, "13.0", or empty.
 std::string runtime_version();
+/// The version of the driver, "580.159.04" (without NVML: "for CUDA 13.0"), or empty.
 std::string driver_version();
 /// FLOP/s of an NVIDIA device by its datasheet, dense: bf16 on tensor cores, else fp32 outside.
 /// `unit`: RankPlace::unit. NaN: not known.
 double datasheet_peak(const std::string& unit, bool bf16);
-/// That of all units; NaN: not known, or not the same for all.
+/// The datasheet_peak() that all units have; NaN: not known, or not the same for all.
 double common_peak(std::span<const std::string> units, bool bf16);
 }  // namespace minitaw::topology

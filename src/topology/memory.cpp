@@ -54,7 +54,7 @@ struct OfLabel {
   std::int64_t peak = 0;   ///< largest `now` since then, while the case's memory counts
 };
 
-/// What Kokkos has allocated: filled by its callbacks, from any thread.
+/// Kokkos's allocations, as its callbacks tell them, from any thread.
 struct Allocations {
   std::mutex mutex;
   std::map<std::string, OfLabel, std::less<>> labels;
@@ -91,7 +91,7 @@ void listen() {
   set_deallocate_data_callback(&listener<false>);
 }
 
-/// By how much a figure of each label has grown since the watch began; only those that have.
+/// The growth of a figure since the watch began, of each label where it has grown.
 BytesByLabel growth(std::int64_t OfLabel::* figure) {
   BytesByLabel growth;
   const std::scoped_lock lock(allocations.mutex);

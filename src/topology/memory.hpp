@@ -30,7 +30,7 @@ void return_freed_memory();
 
 using BytesByLabel = std::map<std::string, std::uint64_t>;
 
-/// What a process takes during a case, beyond what it had when the case began.
+/// Memory that a process takes during a case, beyond what it had when the case began.
 struct MemoryTaken {
   BytesByLabel kokkos;              ///< most that Kokkos had allocated under a label at a time
   std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: no peak is known

@@ -16,7 +16,7 @@ bool share_cores(const RankPlace& a, const RankPlace& b) {
 }
 
 bool is_crowded(std::span<const RankPlace> ranks) {
-  // Those who share cores, directly or by way of others, as one: no two of these share any.
+  // Ranks that share cores, directly or through others, are joined: no two entries share any.
   std::vector<RankPlace> together;
   for (RankPlace joined : ranks) {
     const auto sharing = std::ranges::partition(

@@ -4,7 +4,7 @@
 #include "topology/groups.hpp"
 #include "topology/hardware.hpp"
 
-/// Where the ranks of a job run.
+/// The nodes and cores on which the ranks of a job run.
 namespace minitaw::topology {
 /// The nodes of a job, and where one rank is on its own.
 struct Placement {
@@ -16,7 +16,7 @@ struct Placement {
   int node_cores = 1;        ///< that the processes of this node may run on, taken together
 };
 
-/// Where one rank of the job computes, as rank 0 knows it.
+/// The place of one rank of the job, as rank 0 knows it.
 struct RankPlace {
   int machine = 0;           ///< cores of one number are the same for ranks of one machine
   std::vector<int> cores{};  ///< that it may run on, ascending; empty: not known

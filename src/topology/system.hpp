@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-/// What the system and the launcher say of a rank.
+/// Facts about a rank that the system and the launcher tell, and texts of them.
 namespace minitaw::topology {
 /// "0-3,8" of ascending numbers; "none" of no numbers.
 std::string ranges_text(std::span<const int> numbers);

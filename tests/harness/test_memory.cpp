@@ -19,33 +19,34 @@ schedule::Footprint seventy_mebibytes() {
 
 TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
   const schedule::Footprint plan = seventy_mebibytes();
-  EXPECT_EQ(excess(plan, taken_as_planned(plan), {}), "");
+  EXPECT_EQ(excess({plan}, taken_as_planned(plan)), "");
   for (const std::string label : {"minitaw::gradients", "forgotten"}) {
     topology::MemoryTaken taken = taken_as_planned(plan);
     taken.kokkos["small"] = 5;
     taken.kokkos[label] += slack_of_kokkos() - 5;
-    EXPECT_EQ(excess(plan, taken, {}), "") << "just within the slack";
+    EXPECT_EQ(excess({plan}, taken), "") << "just within the slack";
     taken.kokkos["small"] += 1;
     const std::string bytes = std::to_string(slack_of_kokkos() - 5);
-    EXPECT_THAT(excess(plan, taken, {}), Says({bytes + " bytes", "\"" + label + "\""})) << label;
+    EXPECT_THAT(excess({plan}, taken), Says({bytes + " bytes", "\"" + label + "\""})) << label;
   }
   topology::MemoryTaken less = taken_as_planned(plan);
   less.kokkos["minitaw::optimiser"] -= 1;
-  EXPECT_THAT(excess(plan, less, {}), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
+  EXPECT_THAT(excess({plan}, less), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
 }
 
 /// Workspaces of libraries and pinned slots, beside what the program lists.
 TEST(Memory, OfLibrariesAndTransportIsPlannedToo) {
   const schedule::Footprint plan = seventy_mebibytes();
-  const PlannedBeside beside{.libraries = 300 * mebibyte, .transport = {.pinned = 48 * mebibyte}};
+  const PlannedMemory planned{
+      .step = plan, .libraries = 300 * mebibyte, .transport = {.pinned = 48 * mebibyte}};
   topology::MemoryTaken taken = taken_as_planned(plan);
   taken.kokkos[kernels::library_label] = 300 * mebibyte;
   taken.kokkos[comm::mpi::pinned_label] = 48 * mebibyte + slack_of_kokkos();
-  EXPECT_EQ(excess(plan, taken, beside), "");
+  EXPECT_EQ(excess(planned, taken), "");
   ++taken.kokkos[kernels::library_label];
-  EXPECT_THAT(excess(plan, taken, beside), Says({"\"minitaw::pinned\""}));
+  EXPECT_THAT(excess(planned, taken), Says({"\"minitaw::pinned\""}));
   taken.kokkos[comm::mpi::pinned_label] = 0;  // it may be less
-  EXPECT_EQ(excess(plan, taken, beside), "");
+  EXPECT_EQ(excess(planned, taken), "");
 }
 
 /// A process that had 7 MiB before: 70 were planned, 3 are Kokkos's own, 5 are planned beside, 64
@@ -56,24 +57,22 @@ TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
   taken.kokkos["Kokkos::scratch"] = mebibyte / 2;
   taken.process_begin = 7 * mebibyte;
   taken.process_peak = (7 + 70 + 5 + 64) * mebibyte + mebibyte / 2;
-  const PlannedBeside five{.process = 5 * mebibyte};
-  EXPECT_EQ(excess(plan, taken, five), "");
+  const PlannedMemory five{.step = plan, .process = 5 * mebibyte};
+  EXPECT_EQ(excess(five, taken), "");
   ++taken.process_peak;
   if (kernels::on_host)
-    EXPECT_THAT(
-        excess(plan, taken, five), Says({"the process", "72351745 bytes", "outside of Kokkos"}));
+    EXPECT_THAT(excess(five, taken), Says({"the process", "72351745 bytes", "outside of Kokkos"}));
   else
-    EXPECT_EQ(excess(plan, taken, five), "") << "libraries take what they like";
+    EXPECT_EQ(excess(five, taken), "") << "libraries take what they like";
   taken.process_begin = 0;
-  EXPECT_EQ(excess(plan, taken, five), "") << "this kernel does not tell";
+  EXPECT_EQ(excess(five, taken), "") << "this kernel does not tell";
 
   taken.device_begin = mebibyte;
-  const PlannedBeside three{.libraries = 3 * mebibyte};
+  const PlannedMemory three{.step = plan, .libraries = 3 * mebibyte};
   taken.kokkos[kernels::library_label] = three.libraries;
   taken.device_used = (1 + 70 + 3 + 1024) * mebibyte + mebibyte / 2 + 1;
-  EXPECT_THAT(
-      excess(plan, taken, three), Says({"the device", "1073741825 bytes", "outside of Kokkos"}));
-  EXPECT_EQ(excess(plan, taken, {.libraries = three.libraries, .transport = {1}}), "")
+  EXPECT_THAT(excess(three, taken), Says({"the device", "1073741825 bytes", "outside of Kokkos"}));
+  EXPECT_EQ(excess({.step = plan, .libraries = three.libraries, .transport = {1}}, taken), "")
       << "a communicator has 256 MiB";
 }
 
@@ -99,7 +98,7 @@ TEST(Memory, OfARankIsKeptByKind) {
   taken.process_begin = 15;
   taken.process_peak = 16;
   taken.device_used = 18;
-  const RankMemory memory = memory_of(plan, taken, {.transport = {.pinned = 20}});
+  const RankMemory memory = memory_of({.step = plan, .transport = {.pinned = 20}}, taken);
   EXPECT_EQ(memory.planned.back(), 10 * mebibyte);
   EXPECT_EQ(memory.measured[index_of(schedule::Memory::tokens)], 11U);
   EXPECT_EQ(memory.measured.front(), 10 * mebibyte);

@@ -18,7 +18,7 @@ int rank_in(MPI_Comm world, const schedule::Program& program) {
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy) {
   Backoff pause(policy);
   for (int done = 0;; pause.once()) {
-    check(
+    check_mpi(
         MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
         "MPI_Testall");
     if (done != 0)
@@ -30,23 +30,23 @@ double largest(double mine, MPI_Comm comm) {
   constexpr std::chrono::microseconds nap(200);
   double all = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
+  check_mpi(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
   wait({&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap});
   return all;
 }
 
 std::string broadcast(std::string text, MPI_Comm comm, int root) {
   int size = static_cast<int>(text.size());
-  check(MPI_Bcast(&size, 1, MPI_INT, root, comm), "sharing the length of a text");
+  check_mpi(MPI_Bcast(&size, 1, MPI_INT, root, comm), "sharing the length of a text");
   text.resize(size);
-  check(MPI_Bcast(text.data(), size, MPI_CHAR, root, comm), "sharing a text");
+  check_mpi(MPI_Bcast(text.data(), size, MPI_CHAR, root, comm), "sharing a text");
   return text;
 }
 
 std::pair<int, std::string> first_text(const std::string& mine, MPI_Comm comm) {
   const int ranks = size_of(comm);
   int first = mine.empty() ? ranks : rank_in(comm);
-  check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "looking for a text");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "looking for a text");
   return {first, first < ranks ? broadcast(mine, comm, first) : ""};
 }
 
@@ -62,20 +62,20 @@ std::string library_line(const std::string& text) {
 std::string library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
-  check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
   return library_line(std::string(text.data(), length));
 }
 
 Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_exceptions()) {
   int offered = MPI_THREAD_SINGLE;
-  check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &offered), "MPI_Init_thread");
+  check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &offered), "MPI_Init_thread");
   if (offered < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
     throw InputError(
         "this MPI does not offer MPI_THREAD_MULTIPLE; run with an MPI built with thread support");
   }
-  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   rank_ = rank_in(MPI_COMM_WORLD);
   ranks_ = size_of(MPI_COMM_WORLD);
   try {
@@ -105,10 +105,10 @@ cpu_set_t own_cores() {
 
 topology::Placement detect_placement(MPI_Comm world) {
   OwnComm node;
-  check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+  check_mpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
-  check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
   topology::Placement place{
       .nodes = topology::nodes_of(all_gather(first, world, "gathering nodes of ranks"))};
   place.node = place.nodes.group_of(rank_in(world));
@@ -122,7 +122,7 @@ topology::Placement detect_placement(MPI_Comm world) {
   for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &cores))
       place.cores.push_back(core);
-  check(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, node.comm),
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, node.comm),
       "gathering cores of a node");
   place.node_cores = std::max(CPU_COUNT(&cores), 1);
   return place;

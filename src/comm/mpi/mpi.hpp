@@ -13,7 +13,7 @@
 namespace minitaw::comm::mpi {
 /// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's
 /// message.
-inline void check(int code, std::string_view call) {
+inline void check_mpi(int code, std::string_view call) {
   if (code == MPI_SUCCESS)
     return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -24,13 +24,13 @@ inline void check(int code, std::string_view call) {
 
 inline int rank_in(MPI_Comm comm) {
   int rank = 0;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   return rank;
 }
 
 inline int size_of(MPI_Comm comm) {
   int size = 0;
-  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   return size;
 }
 
@@ -60,7 +60,8 @@ template <class T>
 std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(rank_in(comm) == 0 ? size_of(comm) : 0);
-  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
+  check_mpi(
+      MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
   return all;
 }
 
@@ -69,7 +70,8 @@ template <class T>
 std::vector<T> all_gather(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
-  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), what);
+  check_mpi(
+      MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm), what);
   return all;
 }
 
@@ -83,17 +85,17 @@ std::vector<List> gather_lists(const List& mine, MPI_Comm comm, std::string_view
   constexpr int tag = 0;
   if (rank_in(comm) != 0) {
     const int bytes = static_cast<int>(sizeof(Value) * mine.size());
-    check(MPI_Send(mine.data(), bytes, MPI_BYTE, 0, tag, comm), what);
+    check_mpi(MPI_Send(mine.data(), bytes, MPI_BYTE, 0, tag, comm), what);
     return {};
   }
   std::vector<List> all = {mine};
   for (int from = 1; from < size_of(comm); ++from) {
     MPI_Status status;
     int bytes = 0;
-    check(MPI_Probe(from, tag, comm, &status), what);
-    check(MPI_Get_count(&status, MPI_BYTE, &bytes), what);
+    check_mpi(MPI_Probe(from, tag, comm, &status), what);
+    check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), what);
     List& list = all.emplace_back(bytes / sizeof(Value), Value());
-    check(MPI_Recv(list.data(), bytes, MPI_BYTE, from, tag, comm, MPI_STATUS_IGNORE), what);
+    check_mpi(MPI_Recv(list.data(), bytes, MPI_BYTE, from, tag, comm, MPI_STATUS_IGNORE), what);
   }
   return all;
 }

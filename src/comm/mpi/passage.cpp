@@ -35,9 +35,9 @@ public:
     MPI_Request* const handle = &requests_.emplace_back(MPI_REQUEST_NULL, data.size()).handle;
     const int bytes = static_cast<int>(data.size());
     if (way_ == Way::send)
-      check(MPI_Isend(data.data(), bytes, MPI_BYTE, peer_, tag_, comm_, handle), "MPI_Isend");
+      check_mpi(MPI_Isend(data.data(), bytes, MPI_BYTE, peer_, tag_, comm_, handle), "MPI_Isend");
     else
-      check(MPI_Irecv(data.data(), bytes, MPI_BYTE, peer_, tag_, comm_, handle), "MPI_Irecv");
+      check_mpi(MPI_Irecv(data.data(), bytes, MPI_BYTE, peer_, tag_, comm_, handle), "MPI_Irecv");
   }
 
   /// Returns whether the oldest open message is complete now. Throws Error if it failed or has
@@ -48,14 +48,14 @@ public:
     auto& [handle, expected] = requests_[finished_];
     int done = 0, bytes = 0;
     MPI_Status status;
-    check(MPI_Test(&handle, &done, &status),
+    check_mpi(MPI_Test(&handle, &done, &status),
         way_ == Way::receive ? "MPI_Test of a receive" : "MPI_Test of a send");
     if (done == 0)
       return false;
     ++finished_;
     if (way_ == Way::send)
       return true;
-    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (static_cast<std::size_t>(bytes) != expected)
       throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected",
           status.MPI_SOURCE,
@@ -90,12 +90,12 @@ private:
   std::size_t finished_ = 0;
 };
 
-/// What still reads a slot: the number of a send and of a copy to the buffer; 0: none.
+/// The send and the copy to the buffer that still read a slot, by their number; 0: none.
 struct Readers {
   std::size_t send = 0, store = 0;
 };
 
-/// Where this rank holds a piece: in a slot, or in the buffer (no readers).
+/// The memory that holds a piece: a slot, or a part of the buffer (no readers).
 struct Place {
   Bytes memory;
   Readers* readers = nullptr;

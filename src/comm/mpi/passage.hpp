@@ -8,7 +8,7 @@ inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max()
 /// Pieces of a collective that are under way at a time, in either direction.
 inline constexpr std::size_t usual_ahead = 4;
 
-/// What a rank does with one piece of its buffer.
+/// One piece of the buffer, and where it comes from and goes to.
 struct Step {
   Bytes piece;
   bool arrives = false;  ///< it comes from another rank

@@ -4,7 +4,7 @@
 
 namespace minitaw::comm::mpi {
 namespace {
-/// What a communicator carries; an attribute of it.
+/// An attribute of a communicator: the kind of its traffic, and who counts it.
 struct Label {
   SentBytes* sent;
   schedule::Traffic traffic;
@@ -21,7 +21,7 @@ int delete_label(MPI_Comm, int, void* label, void*) {
 int label_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
-    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_label, &made, nullptr),
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_label, &made, nullptr),
         "MPI_Comm_create_keyval");
     return made;
   }();
@@ -57,7 +57,7 @@ int sent(const char* call, int code, int count, MPI_Datatype type, int to, MPI_C
 }  // namespace
 
 void count_sends(MPI_Comm comm, SentBytes& sent, schedule::Traffic traffic) {
-  check(MPI_Comm_set_attr(comm, label_key(), new Label{&sent, traffic}), "MPI_Comm_set_attr");
+  check_mpi(MPI_Comm_set_attr(comm, label_key(), new Label{&sent, traffic}), "MPI_Comm_set_attr");
 }
 
 StepSends::StepSends() {

@@ -149,8 +149,8 @@ public:
     // codes.
     for (std::size_t kind = 0; kind < comms_.size(); ++kind) {
       MPI_Comm& comm = comms_[kind].comm;
-      check(MPI_Comm_dup(world, &comm), "MPI_Comm_dup");
-      check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      check_mpi(MPI_Comm_dup(world, &comm), "MPI_Comm_dup");
+      check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
       count_sends(comm, sent_, static_cast<schedule::Traffic>(kind));
     }
   }

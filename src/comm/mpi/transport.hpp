@@ -28,14 +28,15 @@ public:
 /// The memory of a lane beside buffers: slots in which the host adds up, and through which a buffer
 /// passes that MPI cannot reach. A buffer travels in pieces, each an MPI message.
 struct LaneMemory {
-  /// Of a slot, and of the pieces of a collective: equal on all ranks, or messages would not match.
+  /// Size of a slot and of the pieces of a collective. It is equal on all ranks, or messages would
+  /// not match.
   std::size_t piece_bytes = schedule::chunk_bytes;
   /// With a copier at least 16, enough for all collectives (docs/decisions/0006-pinned-slots.md);
   /// else 2, or none on a lane without reductions.
   Bytes slots{};
   Copier* copier = nullptr;  ///< between slots and buffers; none: buffers are host memory
   bool direct = false;       ///< MPI reaches buffers: what only moves passes through no slots
-  /// Of slots and copier, if they are to live as long as the transport.
+  /// Owns slots and copier if they are to live as long as the transport.
   std::shared_ptr<const void> owner{};
 };
 

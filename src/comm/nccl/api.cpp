@@ -10,7 +10,7 @@
 
 namespace minitaw::comm::nccl {
 namespace {
-void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
+void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
   // A communicator that does not block says that it is still at work; ready() asks for the end.
   if (result == ncclSuccess || result == ncclInProgress)
     return;
@@ -45,14 +45,14 @@ public:
     if (comm_ == nullptr)
       return false;
     ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
-    check(state, "NCCL", comm_);
+    check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
+    check_nccl(state, "NCCL", comm_);
     return state == ncclSuccess;
   }
 
   std::unique_ptr<Communicator> split(int colour, int key) override {
     auto part = std::make_unique<LibraryCommunicator>();
-    check(
+    check_nccl(
         ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr),
         "ncclCommSplit",
         comm_);
@@ -63,7 +63,9 @@ public:
     using enum schedule::Kind;
     auto* const stream = static_cast<cudaStream_t>(queue);
     const ncclDataType_t type = type_of(c.type);
-    const auto done = [this](ncclResult_t result, const char* call) { check(result, call, comm_); };
+    const auto done = [this](ncclResult_t result, const char* call) {
+      check_nccl(result, call, comm_);
+    };
     switch (c.kind) {
     case send: return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
     case recv: return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
@@ -86,14 +88,14 @@ public:
   }
 
   void close() override {
-    check(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
+    check_nccl(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
     closed_ = true;
   }
 
   void abort() override {
     if (comm_ == nullptr)
       return;
-    check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
+    check_nccl(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
   }
 
 private:
@@ -106,7 +108,7 @@ public:
   UniqueId unique_id() override {
     static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
     ncclUniqueId made;
-    check(ncclGetUniqueId(&made), "ncclGetUniqueId");
+    check_nccl(ncclGetUniqueId(&made), "ncclGetUniqueId");
     UniqueId id;
     std::memcpy(id.data(), &made, sizeof(made));
     return id;
@@ -118,14 +120,14 @@ public:
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     auto made = std::make_unique<LibraryCommunicator>();
-    check(ncclCommInitRankConfig(made->place(), ranks, known, rank, &config),
+    check_nccl(ncclCommInitRankConfig(made->place(), ranks, known, rank, &config),
         "ncclCommInitRankConfig");
     return made;
   }
 
-  void group_start() override { check(ncclGroupStart(), "ncclGroupStart"); }
+  void group_start() override { check_nccl(ncclGroupStart(), "ncclGroupStart"); }
 
-  void group_end() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
+  void group_end() override { check_nccl(ncclGroupEnd(), "ncclGroupEnd"); }
 };
 }  // namespace
 
@@ -136,7 +138,7 @@ Api& library() {
 
 std::string library_version() {
   int code = 0;
-  check(ncclGetVersion(&code), "ncclGetVersion");
+  check_nccl(ncclGetVersion(&code), "ncclGetVersion");
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 }  // namespace minitaw::comm::nccl

@@ -94,7 +94,8 @@ UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
   } catch (const Error& error) {
     fmt::print(stderr, "minitaw: {}\n", error.what());
   }
-  mpi::check(MPI_Bcast(&agreed, sizeof(agreed), MPI_BYTE, 0, world), "telling NCCL's unique id");
+  mpi::check_mpi(
+      MPI_Bcast(&agreed, sizeof(agreed), MPI_BYTE, 0, world), "telling NCCL's unique id");
   if (agreed.valid == 0)
     throw Error("rank 0 got no unique id from NCCL");
   return agreed.id;
@@ -162,7 +163,7 @@ public:
     }
   }
 
-  /// In the order that all ranks have.
+  /// All ranks have them in the same order.
   const std::vector<Member>& members() const { return members_; }
 
   /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
@@ -343,7 +344,7 @@ private:
     return nullptr;
   }
 
-  /// In the program, of a rank of this replica.
+  /// The rank of the program that a rank of this replica has.
   int program_rank(int rank) const { return rank % ranks_; }
 
   static Call message(bool send, std::byte* data, std::size_t bytes, int peer) {
@@ -415,8 +416,8 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
   std::vector<CommunicatorPlan> plans;
   for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
     const std::vector<unsigned> colour = colours(program, sender);
-    // By the lowest bit in which the colours of both ranks differ, and its value where messages
-    // leave.
+    // Their communicator: the lowest bit in which the colours of both ranks differ, and its value
+    // where messages leave.
     std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
     for_each_message(program, [&](const Action& a, int from, int to) {
       if (lane_of(a.payload) != sender)

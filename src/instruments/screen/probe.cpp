@@ -8,7 +8,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::all_gather, comm::mpi::check;
+using comm::mpi::all_gather, comm::mpi::check_mpi;
 using Pairs = std::vector<std::pair<int, int>>;
 
 // docs/screen.md, "What it measures".
@@ -93,7 +93,7 @@ Probe::Probe(MPI_Comm world,
       rank_(comm::mpi::rank_in(world)),
       node_(place.node),
       local_(place.local_rank) {
-  check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
   at_once_ = options_.one_machine || options_.shared_devices ? 1
              : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
                                 : machine_.partners(Partner::inside);
@@ -247,7 +247,7 @@ std::vector<std::vector<double>> Probe::gather() const {
     const int count = mine.size();
     std::vector<double>& values =
         all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
-    check(
+    check_mpi(
         MPI_Gather(mine.data(), count, MPI_DOUBLE, values.data(), count, MPI_DOUBLE, 0, own_.comm),
         "MPI_Gather");
   }

@@ -6,7 +6,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::check, schedule::Kind, schedule::Payload;
+using comm::mpi::check_mpi, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 using kernels::ExecutionSpace;
 
@@ -106,7 +106,7 @@ public:
         buffer_("minitaw::screen", 2 * bytes_),
         staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
     kernels::prepare(exec_);
-    check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport("auto",
         {own_.comm, program_, {staging_.data(), staging_.size()}, busy_wait, shared_devices});
   }
@@ -169,9 +169,10 @@ public:
       std::vector<MPI_Request> in, out;
       for (int i = 0; i < std::min(left, under_way); ++i) {
         std::byte* const data = received_.data() + i * size;
-        check(MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, own_.comm, &in.emplace_back()),
+        check_mpi(MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, own_.comm, &in.emplace_back()),
             "MPI_Irecv");
-        check(MPI_Isend(sent_.data(), bytes, MPI_BYTE, peer, tag, own_.comm, &out.emplace_back()),
+        check_mpi(
+            MPI_Isend(sent_.data(), bytes, MPI_BYTE, peer, tag, own_.comm, &out.emplace_back()),
             "MPI_Isend");
       }
       comm::mpi::wait(in, busy_wait);
@@ -187,8 +188,8 @@ private:
   void pass_word(int peer, bool sends) const {
     double word = 0;
     MPI_Request request = MPI_REQUEST_NULL;
-    check(sends ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request)
-                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request),
+    check_mpi(sends ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request)
+                    : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request),
         "a round trip");
     comm::mpi::wait({&request, 1}, busy_wait);
   }

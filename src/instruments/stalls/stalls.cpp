@@ -8,7 +8,7 @@
 
 namespace minitaw::stalls {
 namespace {
-using comm::mpi::check;
+using comm::mpi::check_mpi;
 using namespace std::chrono_literals;
 /// Between two looks for a question, and how long answers are waited for.
 constexpr auto period = 200ms, patience = 2000ms;
@@ -60,8 +60,8 @@ std::string sentence(std::span<const State> states, const topology::Groups& node
 Stalls::Stalls(MPI_Comm world, const topology::Groups& nodes)
     : nodes_(nodes),
       rank_(comm::mpi::rank_in(world)) {
-  check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
-  check(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   thread_ = std::jthread([this](const std::stop_token& end) { serve(end); });
 }
 
@@ -123,12 +123,12 @@ void Stalls::receive() {
   for (;;) {
     int there = 0;
     MPI_Status status;
-    check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, own_.comm, &there, &status), "MPI_Iprobe");
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, own_.comm, &there, &status), "MPI_Iprobe");
     if (there == 0)
       return;
     const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
     State theirs;
-    check(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
+    check_mpi(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
         "MPI_Recv");
     if (tag == question)
       reply(from);
