@@ -12,10 +12,10 @@ namespace minitaw {
 /// One field of a table. NaN: not known.
 using Cell = std::variant<std::int64_t, double, std::string>;
 
-/// As many digits as tell a number from any other.
+/// Text with as many digits as tell a number from any other.
 std::string to_text(const Cell& cell);
 
-/// How a number stands in a text; texts stay as they are.
+/// The form of a number in a text; texts stay as they are.
 struct Format {
   enum Style { significant, fixed, scientific };
 
@@ -31,7 +31,7 @@ inline constexpr Format as_mebibytes{.factor = 0x1p-20};
 std::string to_text(const Cell& cell, const Format& format);
 /// Four significant digits without an exponent, at most so many after the point; "-" if not finite.
 std::string figure(double value, int most_decimals = 7);
-/// With spaces; a width below zero aligns to the left.
+/// Pads with spaces; a width below zero aligns to the left.
 std::string aligned(const std::string& text, int width);
 
 /// A column, from which an entry's field in the text and in the JSON comes:

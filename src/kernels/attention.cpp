@@ -30,39 +30,33 @@ detail::cuda::Queue& queue_for(
   return detail::cuda::queue_of(exec);
 }
 
-/// Bytes of what cuDNN works on that is not where the caller has it: statistics of a part of the
-/// rows and heads, because it wants them without gaps, and gradients of keys and values, because it
-/// can neither add to them nor give them in float.
-struct StagedBytes {
-  explicit StagedBytes(const AttentionPart& part) {
+/// Places in the workspace of a queue for what cuDNN cannot have where the caller has it; else
+/// null. It wants statistics of a part of the rows and heads without gaps. It can neither add to
+/// gradients of keys and values nor give them in float.
+struct Staging {
+  Staging(const AttentionPart& part, void* of_queue)
+      : workspace(static_cast<std::byte*>(of_queue)) {
     const std::size_t batch = part.z.batch, heads = part.heads().count;
     if (part.run.count < part.z.seq || part.kv_heads.count < part.z.kv_heads)
-      lse = aligned(batch * heads * part.run.count * sizeof(float));
+      lse = take<float>(batch * heads * part.run.count);
     if (part.own_rows)
-      gradients = aligned(2 * batch * part.run.end() * part.width() * sizeof(Bf16));
+      gradients = take<Bf16>(2 * batch * part.run.end() * part.width());
   }
 
-  static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-  std::size_t lse = 0, gradients = 0;
-};
-
-/// Their places in the workspace of a queue, null where nothing is staged, and what cuDNN has of
-/// it.
-struct Staging {
-  Staging(const AttentionPart& part, void* workspace) {
-    const StagedBytes bytes(part);
-    auto* const memory = static_cast<std::byte*>(workspace);
-    if (bytes.lse > 0)
-      lse = reinterpret_cast<float*>(memory);
-    if (bytes.gradients > 0)
-      gradients = reinterpret_cast<Bf16*>(memory + bytes.lse);
-    rest = memory + bytes.lse + bytes.gradients;
+  template <class T>
+  T* take(std::size_t count) {
+    T* const place = reinterpret_cast<T*>(workspace + bytes);
+    bytes += (count * sizeof(T) + 255) / 256 * 256;
+    return place;
   }
 
+  /// The workspace of cuDNN itself.
+  void* rest() const { return workspace + bytes; }
+
+  std::byte* workspace;
+  std::size_t bytes = 0;
   float* lse = nullptr;
   Bf16* gradients = nullptr;
-  void* rest;
 };
 
 /// The statistics of a part, without gaps, to or from their places in [B, h, S].
@@ -74,9 +68,8 @@ struct Statistics {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     const HeadRange heads = part.heads();
     const int head = static_cast<int>(i / part.run.count);
-    const std::int64_t row =
-        std::int64_t{head / heads.count} * part.z.heads + heads.first + head % heads.count;
-    float& in_all = all[row * part.z.seq + part.run.row + i % part.run.count];
+    const detail::Head at(part, head / heads.count, heads.first + head % heads.count);
+    float& in_all = all[at.row + part.run.position + i % part.run.count];
     if (back)
       in_all = part_of_them[i];
     else
@@ -91,25 +84,24 @@ void move(const ExecutionSpace& exec, const Statistics& statistics) {
       statistics);
 }
 
-void cudnn_forward(const ExecutionSpace& exec, const AttentionForward<Bf16>& p) {
+void attend_by_cudnn(const ExecutionSpace& exec, const AttentionForward<Bf16>& p) {
   const AttentionPart& part = p.part;
-  const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
+  const auto [keys, values] = p.key_values;
   detail::cuda::Queue& queue =
-      queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data(), from.keys, from.values});
+      queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data(), keys, values});
   const Staging staging(part, queue.workspace.data());
   float* const lse = staging.lse ? staging.lse : p.lse.data();
-  queue.attention.forward(
-      part, p.y.data(), lse, p.qkv.data(), {from.keys, from.values}, staging.rest);
+  queue.attention.forward(part, p.y.data(), lse, p.qkv.data(), {keys, values}, staging.rest());
   if (staging.lse)
     move(exec, {p.lse.data(), staging.lse, part, true});
 }
 
 template <class G>
-void cudnn_backward(const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p) {
+void attend_by_cudnn(const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p) {
   const AttentionPart& part = p.part;
-  const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
-  detail::cuda::Queue& queue = queue_for(exec,
-      {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), from.keys, from.values});
+  const auto [keys, values] = p.key_values;
+  detail::cuda::Queue& queue = queue_for(
+      exec, {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), keys, values});
   const Staging staging(part, queue.workspace.data());
   const float* const lse = staging.lse ? staging.lse : p.lse.data();
   if (staging.lse)
@@ -119,10 +111,10 @@ void cudnn_backward(const ExecutionSpace& exec, const AttentionBackward<Bf16, G>
       staging.gradients,
       p.dy.data(),
       p.qkv.data(),
-      {from.keys, from.values},
+      {keys, values},
       p.y.data(),
       lse,
-      staging.rest);
+      staging.rest());
   if (staging.gradients)
     move_key_values<G, Bf16>(exec,
         part,
@@ -152,6 +144,21 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionPar
 template <class E>
 Attention resolve(Attention kernel, const AttentionPart& part) {
   return resolve_attention<E>(kernel, {part}).kernel;
+}
+
+/// A problem of forward or backward, by the version that `kernel` means.
+template <class E, class Problem>
+void attend(const ExecutionSpace& exec, const Problem& p, Attention kernel) {
+  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, p.part);
+  if constexpr (host_possible<E>)
+    if (chosen == Attention::host)
+      return detail::host::attend(exec, p);
+#ifdef MINITAW_HAVE_CUDNN
+  if constexpr (cudnn_possible<E>)
+    if (chosen == Attention::cudnn)
+      return attend_by_cudnn(exec, p);
+#endif
+  detail::portable::attend(exec, p);
 }
 
 void need_buffers(const AttentionPart& part, std::initializer_list<const void*> own, bool sums) {
@@ -202,43 +209,27 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part, At
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
-    const StagedBytes staged(part);
-    queue.workspace.reserve(staged.lse + staged.gradients + queue.attention.prepare(part));
+    queue.workspace.reserve(Staging(part, nullptr).bytes + queue.attention.prepare(part));
   }
 #endif
 }
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p, Attention kernel) {
+void attention_forward(
+    const ExecutionSpace& exec, const AttentionForward<E>& given, Attention kernel) {
+  const AttentionForward<E> p = detail::placed(given);
   need_buffers(p.part, {p.key_values.keys, p.key_values.values}, false);
-  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, p.part);
-  if constexpr (host_possible<E>)
-    if (chosen == Attention::host)
-      return detail::host::attention_forward(exec, p);
-#ifdef MINITAW_HAVE_CUDNN
-  if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn)
-      return cudnn_forward(exec, p);
-#endif
-  detail::portable::attention_forward(exec, p);
+  attend<E>(exec, p, kernel);
 }
 
 template <class E, class G>
 void attention_backward(
-    const ExecutionSpace& exec, const AttentionBackward<E, G>& p, Attention kernel) {
+    const ExecutionSpace& exec, const AttentionBackward<E, G>& given, Attention kernel) {
+  const AttentionBackward<E, G> p = detail::placed(given);
   need_buffers(p.part,
       {p.key_values.keys, p.key_values.values, p.gradient_sums.keys, p.gradient_sums.values},
       p.accumulate || !std::is_same_v<E, G>);
-  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, p.part);
-  if constexpr (host_possible<E>)
-    if (chosen == Attention::host)
-      return detail::host::attention_backward(exec, p);
-#ifdef MINITAW_HAVE_CUDNN
-  if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn)
-      return cudnn_backward(exec, p);
-#endif
-  detail::portable::attention_backward(exec, p);
+  attend<E>(exec, p, kernel);
 }
 
 MINITAW_INSTANTIATE(resolve_attention)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
@@ -11,26 +10,23 @@
 namespace minitaw::kernels::detail::host {
 namespace {
 #if defined(__AVX512F__)
-constexpr int simd_floats = 16, block_rows = 8, block_vectors = 2;
+constexpr int simd_floats = 16, block_rows = 8;
 #elif defined(__AVX__)
-constexpr int simd_floats = 8, block_rows = 4, block_vectors = 2;
+constexpr int simd_floats = 8, block_rows = 4;
 #else
-constexpr int simd_floats = 4, block_rows = 4, block_vectors = 2;
+constexpr int simd_floats = 4, block_rows = 4;
 #endif
 
 /// Columns of a block of the result, which the processor's registers hold.
-constexpr int block_columns = block_vectors * simd_floats;
+constexpr int block_vectors = 2, block_columns = block_vectors * simd_floats;
 
 typedef float Simd __attribute__((vector_size(simd_floats * sizeof(float))));
 
-Simd load_simd(const float* from) {
-  Simd value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
+/// A vector in memory, at any address.
+typedef Simd SimdInMemory __attribute__((aligned(alignof(float)), may_alias));
 
-void store_simd(float* to, Simd value) {
-  std::memcpy(to, &value, sizeof value);
+SimdInMemory& simd_at(float* first) {
+  return *reinterpret_cast<SimdInMemory*>(first);
 }
 
 /// Element (i, k) of the left operand is data[i * row + k * step].
@@ -53,12 +49,12 @@ void multiply_block(int depth, Left a, Packed b, Packed c) {
   for (int i = 0; i < block_rows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < block_vectors; ++v)
-      sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
+      sums[i][v] = add ? simd_at(c.data + i * c.row + v * simd_floats) : Simd{};
   for (int k = 0; k < depth; ++k) {
     Simd right[block_vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < block_vectors; ++v)
-      right[v] = load_simd(b.data + v * simd_floats);
+      right[v] = simd_at(b.data + v * simd_floats);
 #pragma GCC unroll 8
     for (int i = 0; i < block_rows; ++i) {
       const float left = a.data[i * a.row];
@@ -73,7 +69,7 @@ void multiply_block(int depth, Left a, Packed b, Packed c) {
   for (int i = 0; i < block_rows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < block_vectors; ++v)
-      store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
+      simd_at(c.data + i * c.row + v * simd_floats) = sums[i][v];
 }
 
 /// c [rows, columns] = (`add`: +=) a [rows, depth] b [depth, columns]; rows and columns: multiples
@@ -88,24 +84,12 @@ void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
           {c.data + i * c.row + j, c.row});
 }
 
-// What the host's forward and backward have in common. A tile of scores is kept as its transpose,
-// [key][query]: statistics of a query then lie in the lanes of a vector, and no operand has to be
-// transposed but the queries, once.
+// Forward and backward keep a tile of scores as its transpose, [key][query]: statistics of a query
+// then lie in the lanes of a vector, and only queries have to be transposed, once.
 
 /// Queries and keys of a tile: its operands, two of them in the backward, stay in the L2 cache.
 constexpr int tile = 128;
 static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
-
-template <class Tag>
-using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
-using TileTeam = TilePolicy<void>::member_type;
-
-/// Tasks differ much in length (causal), so a free thread takes the next one.
-template <class Tag = void>
-TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int scratch_floats) {
-  return TilePolicy<Tag>(exec, static_cast<int>(tasks), 1)
-      .set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(scratch_floats)));
-}
 
 constexpr int round_up(int count, int to) {
   return (count + to - 1) / to * to;
@@ -138,12 +122,13 @@ struct Tile {
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
   bool on_diagonal() const { return k == q; }
 
-  /// Returns the largest number of keys that a block of columns of queries, beginning with query p,
-  /// attends to.
+  /// Most keys that a query sees in the block of columns that begins with query p.
   int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
 
-  /// The first query, of a whole block of columns, that sees key i.
-  int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
+  /// The first query that sees key i, and the first one in its block of columns.
+  int first_query(int i) const { return on_diagonal() ? i : 0; }
+
+  int queries_from(int i) const { return first_query(i) / block_columns * block_columns; }
 };
 
 /// Packs rows of `width` values, times `factor`; zeros up to the width of `to`. Rows after them, up
@@ -154,8 +139,7 @@ void pack(const HeadRows<const float>& from, int width, float factor, Packed to)
     float* const out = to.data + i * to.row;
     for (int c = 0; c < width; ++c)
       out[c] = in[c] * factor;
-    for (int c = width; c < to.row; ++c)
-      out[c] = 0;
+    std::fill(out + width, out + to.row, 0.0F);
   }
 }
 
@@ -167,13 +151,14 @@ void unpack(Packed from, float factor, const HeadRows<float>& to, int width) {
   }
 }
 
-/// to [width][tile], zeros after `count`.
-void transpose(Packed from, int count, int width, float* to) {
+/// Packs rows, and writes them to columns [width][tile], too, with zeros after the last one.
+void pack_both_ways(
+    const HeadRows<const float>& from, int width, float factor, Packed to, float* columns) {
+  pack(from, width, factor, to);
   for (int c = 0; c < width; ++c) {
-    for (int i = 0; i < count; ++i)
-      to[c * tile + i] = from.data[i * from.row + c];
-    for (int i = count; i < tile; ++i)
-      to[c * tile + i] = 0;
+    for (int i = 0; i < from.count; ++i)
+      columns[c * tile + i] = to.data[i * to.row + c];
+    std::fill(columns + c * tile + from.count, columns + (c + 1) * tile, 0.0F);
   }
 }
 
@@ -214,76 +199,75 @@ void add_over_queries(const Tile& t, const float* weights, Packed right, Packed 
   }
 }
 
-struct Memory {
-  float* data;
-  int floats = 0;
+/// Room for the rows of a tile.
+Packed take_rows(Memory& memory, int width) {
+  return {memory.take(tile * width), width};
+}
 
-  float* take(int count) { return data + std::exchange(floats, floats + count); }
-
-  Packed rows(int width) { return {take(tile * width), width}; }
-};
-
-struct Inputs {
-  AttentionPart part;
-  Matrix<const float> qkv;
-  KeyValues<const float> from;
-
-  int head_dim() const { return part.z.head_dim; }
-
-  int width() const { return round_up(head_dim(), block_columns); }
-
-  template <class Work>
-  int scratch_floats() const {
-    return Work{{nullptr}, head_dim(), width()}.memory.floats;
-  }
-
-  template <class Work>
-  Work work_of(const TileTeam& team) const {
-    return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, head_dim(), width()};
-  }
+/// Forward and backward read their operands in this way.
+template <class Problem>
+struct Pass : Problem {
+  int head_dim() const { return this->part.z.head_dim; }
 
   float scaling() const { return 1.0F / std::sqrt(static_cast<float>(head_dim())); }
 
-  int queries_at(int q) const { return std::min(tile, part.run.end() - q); }
+  int queries_at(int q) const { return std::min(tile, this->part.run.end() - q); }
 
   void load_queries(const Head& at, int q, Packed to, float* columns) const {
-    pack(at.queries(qkv.data(), q, queries_at(q)), head_dim(), scaling(), to);
-    transpose(to, queries_at(q), head_dim(), columns);
+    pack_both_ways(
+        at.queries(this->qkv.data(), q, queries_at(q)), head_dim(), scaling(), to, columns);
   }
 
   void load_keys(const Head& at, const Tile& t, Packed key, Packed value) const {
-    pack(at.keys(from.keys, t.k, t.nk), head_dim(), 1, key);
-    pack(at.keys(from.values, t.k, t.nk), head_dim(), 1, value);
+    pack(at.keys(this->key_values.keys, t.k, t.nk), head_dim(), 1, key);
+    pack(at.keys(this->key_values.values, t.k, t.nk), head_dim(), 1, value);
   }
 };
 
-/// A task is one tile of queries of one head: it walks over the keys that they see.
-struct Forward : Inputs {
-  Matrix<float> y;
-  Vector<float> lse;
+/// Runs a function of `kernel` for each task, on one thread with memory of its own. Tasks differ
+/// much in length (causal), so a free thread takes the next one.
+template <class Kernel>
+void launch(const char* label,
+    const ExecutionSpace& exec,
+    std::int64_t tasks,
+    const Kernel& kernel,
+    void (Kernel::*run)(int task, const typename Kernel::Work& work) const) {
+  using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>>;
+  const int head_dim = kernel.head_dim(), width = round_up(head_dim, block_columns);
+  const auto work_in = [=](float* memory) {
+    return typename Kernel::Work{{memory}, head_dim, width};
+  };
+  const int floats = work_in(nullptr).memory.floats;
+  auto policy = Policy(exec, static_cast<int>(tasks), 1);
+  policy.set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(floats)));
+  Kokkos::parallel_for(label, policy, [=](const Policy::member_type& team) {
+    const Scratch scratch(team.team_scratch(1), floats);
+    (kernel.*run)(team.league_rank(), work_in(scratch.data()));
+  });
+}
 
+/// A task is one tile of queries of one head: it walks over the keys that they see.
+struct Forward : Pass<AttentionForward<float>> {
   struct Work {
     Memory memory;
     int d, width;
     float* query = memory.take(d * tile);  ///< [d][query], scaled
-    Packed key = memory.rows(width), value = memory.rows(width), out = memory.rows(width);
+    Packed key = take_rows(memory, width), value = take_rows(memory, width),
+           out = take_rows(memory, width);
     float* scores = memory.take(tile * tile);  ///< [key][query]
     float *largest = memory.take(tile), *sum = memory.take(tile),
           *shrink = memory.take(tile);  ///< of a query
   };
 
-  void operator()(const TileTeam& team) const {
-    const QueryTile task(part, tile, team.league_rank());
-    const Head& at = task.head;
-    const Work work = work_of<Work>(team);
-
-    load_queries(at, task.begin, work.key, work.query);
-    std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
+  void run(int index, const Work& work) const {
+    const QueryTile task(part, tile, index);
+    load_queries(task.head, task.begin, work.key, work.query);
+    std::fill_n(work.largest, tile, -HUGE_VALF);
     std::fill_n(work.sum, tile, 0.0F);
     std::fill_n(work.out.data, tile * work.out.row, 0.0F);
 
     for (int k = 0; k <= task.begin; k = KeyTiles(part.run).after(k))
-      add_keys(at, Tile::at(task.begin, k, part.run), work);
+      add_keys(task.head, Tile::at(task.begin, k, part.run), work);
     finish(task, work);
   }
 
@@ -304,8 +288,7 @@ struct Forward : Inputs {
     for (int i = 0; i < t.nk; ++i) {
       float* const row = work.scores + i * tile;
       const int from = t.queries_from(i);
-      if (t.on_diagonal())
-        std::fill(row + from, row + i, -std::numeric_limits<float>::infinity());
+      std::fill(row + from, row + t.first_query(i), -HUGE_VALF);
 #pragma GCC ivdep
       for (int q = from; q < tile; ++q)
         largest[q] = row[q] > largest[q] ? row[q] : largest[q];
@@ -329,10 +312,9 @@ struct Forward : Inputs {
     for (int q = 0; q < t.nq; ++q) {
       float* const row = work.out.data + q * work.out.row;
       const float factor = work.shrink[q];
-      if (factor == 1.0F)
-        continue;
-      for (int c = 0; c < work.out.row; ++c)
-        row[c] *= factor;
+      if (factor != 1.0F)
+        for (int c = 0; c < work.out.row; ++c)
+          row[c] *= factor;
     }
   }
 
@@ -349,42 +331,28 @@ struct Forward : Inputs {
   }
 };
 
-/// Division of the backward pass into tasks, with the same bits either way. ByHead: a key/value
-/// head of a sequence with all the query heads that read it: 5 products a tile. ByKeys: a tile of
-/// its keys, for their gradients and those of the values: 4. ByQueries: a tile of queries of a
-/// query head, for their gradients: 3.
-struct ByHead {};
-
-struct ByKeys {};
-
-struct ByQueries {};
-
-struct Backward : Inputs {
-  Matrix<float> dqkv;
-  KeyValues<float> to;
-  Matrix<const float> dy, y;
-  Vector<const float> lse;
-  bool accumulate;
-
+/// by_head gives the same bits as by_keys and by_queries together.
+struct Backward : Pass<AttentionBackward<float>> {
   struct Work {
     Memory memory;
     int d, width;
     float *query_columns = memory.take(d * tile),
           *slope_columns = memory.take(d * tile);  ///< [d][query]
     /// [query][d], queries scaled; slope: dy
-    Packed query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
+    Packed query = take_rows(memory, width), slope = take_rows(memory, width),
+           dquery = take_rows(memory, width);
     /// [key][d]
-    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
-           dvalue = memory.rows(width);
+    Packed key = take_rows(memory, width), value = take_rows(memory, width),
+           dkey = take_rows(memory, width), dvalue = take_rows(memory, width);
     float *probability = memory.take(tile * tile),
           *dscore = memory.take(tile * tile);                    ///< [key][query]
     float *lse = memory.take(tile), *delta = memory.take(tile);  ///< of each query; delta: y dy
   };
 
-  void operator()(ByHead, const TileTeam& team) const {
-    const int kv_heads = part.kv_heads.count, first = first_head(team.league_rank() % kv_heads);
-    const int sequence = team.league_rank() / kv_heads, end = part.run.end();
-    const Work work = work_of<Work>(team);
+  /// A key/value head of a sequence with all the query heads that read it: 5 products a tile.
+  void by_head(int task, const Work& work) const {
+    const int kv_heads = part.kv_heads.count, first = first_head(task % kv_heads);
+    const int sequence = task / kv_heads, end = part.run.end();
     for (int head = first; head < first + part.z.group(); ++head)
       for (int q = part.run.position; q < end; q += tile)
         add_queries(Head(part, sequence, head), q, work, [&](const Head& at, const Tile& t) {
@@ -395,13 +363,13 @@ struct Backward : Inputs {
         });
   }
 
-  void operator()(ByKeys, const TileTeam& team) const {
-    const int heads = part.z.batch * part.kv_heads.count, task = team.league_rank();
+  /// A tile of keys, for their gradients and those of the values: 4 products a tile.
+  void by_keys(int task, const Work& work) const {
+    const int heads = part.z.batch * part.kv_heads.count;
     const int k = KeyTiles(part.run).begin(task / heads);  // longest tasks first
     const int sequence = task % heads / part.kv_heads.count,
               first = first_head(task % heads % part.kv_heads.count);
     const int begin = std::max(k, part.run.position);  // of the queries that see the keys
-    const Work work = work_of<Work>(team);
     const Head keys(part, sequence, first);
     const Tile own = Tile::at(begin, k, part.run);
     load_keys(keys, own, work.key, work.value);
@@ -415,9 +383,10 @@ struct Backward : Inputs {
     store_sums(keys, own, work);
   }
 
-  void operator()(ByQueries, const TileTeam& team) const {
-    const QueryTile task(part, tile, team.league_rank());
-    add_queries(task.head, task.begin, work_of<Work>(team), [](const Head&, const Tile&) {});
+  /// A tile of queries of a query head, for their gradients: 3 products a tile.
+  void by_queries(int index, const Work& work) const {
+    const QueryTile task(part, tile, index);
+    add_queries(task.head, task.begin, work, [](const Head&, const Tile&) {});
   }
 
   /// The first query head that reads a key/value head of the part.
@@ -439,10 +408,8 @@ struct Backward : Inputs {
 
   void load_queries(const Head& at, int q, const Work& work) const {
     const int nq = queries_at(q), d = head_dim();
-    Inputs::load_queries(at, q, work.query, work.query_columns);
-    pack(at.outputs(dy.data(), q, nq), d, 1, work.slope);
-    transpose(work.slope, nq, d, work.slope_columns);
-
+    Pass::load_queries(at, q, work.query, work.query_columns);
+    pack_both_ways(at.outputs(dy.data(), q, nq), d, 1, work.slope, work.slope_columns);
     const HeadRows<const float> outputs = at.outputs(y.data(), q, nq);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
@@ -455,20 +422,19 @@ struct Backward : Inputs {
     std::fill_n(work.dquery.data, tile * work.dquery.row, 0.0F);
   }
 
-  /// The sums of the gradients of keys and values that `to` has already, if it has some.
+  /// Sums of gradients up to here, if there are some.
   void load_sums(const Head& at, const Tile& t, bool some, const Work& work) const {
-    if (some) {
-      pack(at.keys<const float>(to.keys, t.k, t.nk), head_dim(), 1, work.dkey);
-      pack(at.keys<const float>(to.values, t.k, t.nk), head_dim(), 1, work.dvalue);
-    } else {
-      for (const Packed& sums : {work.dkey, work.dvalue})
+    for (const auto& [sums, from] :
+        {std::pair{work.dkey, gradient_sums.keys}, std::pair{work.dvalue, gradient_sums.values}})
+      if (some)
+        pack(at.keys<const float>(from, t.k, t.nk), head_dim(), 1, sums);
+      else
         std::fill_n(sums.data, tile * sums.row, 0.0F);
-    }
   }
 
   void store_sums(const Head& at, const Tile& t, const Work& work) const {
-    unpack(work.dkey, 1, at.keys(to.keys, t.k, t.nk), head_dim());
-    unpack(work.dvalue, 1, at.keys(to.values, t.k, t.nk), head_dim());
+    unpack(work.dkey, 1, at.keys(gradient_sums.keys, t.k, t.nk), head_dim());
+    unpack(work.dvalue, 1, at.keys(gradient_sums.values, t.k, t.nk), head_dim());
   }
 
   void differentiate(const Tile& t, const Work& work) const {
@@ -494,55 +460,38 @@ struct Backward : Inputs {
         p[q] = host_exponential(p[q] - work.lse[q]);
         d[q] = p[q] * (d[q] - work.delta[q]);
       }
-      if (!t.on_diagonal())
-        continue;
-      std::fill(p + from, p + i, 0.0F);
-      std::fill(d + from, d + i, 0.0F);
+      std::fill(p + from, p + t.first_query(i), 0.0F);
+      std::fill(d + from, d + t.first_query(i), 0.0F);
     }
   }
 };
 
-template <class Tag>
-void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
-  Kokkos::parallel_for("minitaw::attention_backward",
-      tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()),
-      backward);
-}
-
-/// By tiles takes 7 products instead of 5, but leaves no thread idle.
-bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
-  const std::int64_t threads = exec.concurrency(), rounds = (heads + threads - 1) / threads;
-  return 5 * rounds * threads > 7 * heads;
-}
 }  // namespace
 
-void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p) {
-  const AttentionPart& part = p.part;
-  const Forward forward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)}, p.y, p.lse};
-  const std::int64_t heads = std::int64_t{part.z.batch} * part.heads().count;
-  Kokkos::parallel_for("minitaw::attention_forward",
-      tile_policy(
-          exec, heads * tiles_of(part.run.count, tile), forward.scratch_floats<Forward::Work>()),
-      forward);
+void attend(const ExecutionSpace& exec, const AttentionForward<float>& p) {
+  const std::int64_t heads = std::int64_t{p.part.z.batch} * p.part.heads().count;
+  launch("minitaw::attention_forward",
+      exec,
+      heads * tiles_of(p.part.run.count, tile),
+      Forward{{p}},
+      &Forward::run);
 }
 
-void attention_backward(
-    const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks) {
+void attend(const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks) {
   const AttentionPart& part = p.part;
-  const Backward backward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)},
-      p.dqkv,
-      sums_of(part, p),
-      p.dy,
-      p.y,
-      p.lse,
-      p.accumulate};
-  const std::int64_t heads = std::int64_t{part.z.batch} * part.kv_heads.count;
+  const std::int64_t heads = std::int64_t{part.z.batch} * part.kv_heads.count,
+                     query_heads = heads * part.z.group();
+  // by tiles takes 7 products instead of 5, but leaves no thread idle
+  const std::int64_t threads = exec.concurrency(), rounds = (heads + threads - 1) / threads;
   if (tasks == Tasks::automatic)
-    tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
+    tasks = 5 * rounds * threads > 7 * heads ? Tasks::tiles : Tasks::heads;
 
+  const auto start = [&](std::int64_t count, auto run) {
+    launch("minitaw::attention_backward", exec, count, Backward{{p}}, run);
+  };
   if (tasks == Tasks::heads)
-    return launch<ByHead>(exec, heads, backward);
-  launch<ByKeys>(exec, heads * KeyTiles(part.run).count, backward);
-  launch<ByQueries>(exec, heads * part.z.group() * tiles_of(part.run.count, tile), backward);
+    return start(heads, &Backward::by_head);
+  start(heads * KeyTiles(part.run).count, &Backward::by_keys);
+  start(query_heads * tiles_of(part.run.count, tile), &Backward::by_queries);
 }
 }  // namespace minitaw::kernels::detail::host

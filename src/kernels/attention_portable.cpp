@@ -4,24 +4,45 @@
 
 namespace minitaw::kernels::detail::portable {
 namespace {
-/// From one row of a tile to the next: one more, so that threads that read a column meet different
-/// banks.
+/// Floats from one row of a tile to the next: on a device one more, so that threads that read a
+/// column meet different banks.
 KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) {
   return on_host ? width : width + 1;
 }
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
-/// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch`
-/// apart.
-using ScratchFloats = int (*)(int tile, int pitch);
 
-KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) {
-  return tile * (4 * pitch + tile + 3);
+/// Memory of a team for `tile` queries and keys, of `width` elements each.
+struct ForwardWork {
+  Memory memory;
+  int tile, width;
+  int rows = tile * pitch(width);  ///< floats of a tile of queries or keys
+  float *query = memory.take(rows), *key = memory.take(rows), *value = memory.take(rows),
+        *sum = memory.take(rows);
+  float* score = memory.take(tile * tile);
+  float *largest = memory.take(tile), *total = memory.take(tile), *shrink = memory.take(tile);
+};
+
+/// `one` and `two` hold the sums: the gradient of queries, or of keys and values.
+struct BackwardWork {
+  Memory memory;
+  int tile, width;
+  int rows = tile * pitch(width);
+  float *query = memory.take(rows), *slope = memory.take(rows), *key = memory.take(rows),
+        *value = memory.take(rows), *one = memory.take(rows), *two = memory.take(rows);
+  float *score = memory.take(tile * tile), *dscore = memory.take(tile * tile);
+};
+
+template <class Work>
+KOKKOS_INLINE_FUNCTION int floats_of(int tile, int width) {
+  return Work{{nullptr}, tile, width}.memory.floats;
 }
 
-KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
-  return tile * (6 * pitch + 2 * tile);
+template <class Work>
+KOKKOS_INLINE_FUNCTION Work work_of(const Team& team, int level, int tile, int width) {
+  const Scratch scratch(team.team_scratch(level), floats_of<Work>(tile, width));
+  return {{scratch.data()}, tile, width};
 }
 
 /// Launch of teams on `positions` positions: one team for each tile of each of `heads`.
@@ -38,8 +59,8 @@ struct Launch {
       std::int64_t heads,
       int positions,
       int head_dim,
-      ScratchFloats floats) {
-    const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(head_dim))); };
+      int (*floats)(int tile, int width)) {
+    const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, head_dim)); };
     for (const int side : {8, 16}) {
       if (on_host || !std::cmp_less(bytes(side), Policy::scratch_size_max(0)))
         continue;
@@ -139,26 +160,10 @@ struct Forward {
   AttentionPart part;
   int level;
 
-  struct Work {
-    float *query, *key, *value, *sum, *score, *largest, *total, *shrink;
-
-    KOKKOS_FUNCTION Work(float* base, int width)
-        : query(base),
-          key(query + tile * pitch(width)),
-          value(key + tile * pitch(width)),
-          sum(value + tile * pitch(width)),
-          score(sum + tile * pitch(width)),
-          largest(score + tile * tile),
-          total(largest + tile),
-          shrink(total + tile) {}
-  };
-
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const QueryTile task(part, tile, team.league_rank());
     const int width = part.z.head_dim;
-    const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(width)));
-    const Work work(scratch.data(), width);
-
+    const auto work = work_of<ForwardWork>(team, level, tile, width);
     const auto queries = task.head.queries(qkv, task.begin, task.count);
     load_tile<tile>(team, work.query, queries, width);
     clear_tile<tile>(team, work.sum, width);
@@ -173,7 +178,7 @@ struct Forward {
   }
 
   KOKKOS_FUNCTION void add_keys(
-      const Team& team, const Work& work, const QueryTile& task, int k) const {
+      const Team& team, const ForwardWork& work, const QueryTile& task, int k) const {
     const int q = task.begin, nk = Kokkos::min(tile, part.run.end() - k), width = part.z.head_dim;
     load_tile<tile>(team, work.key, task.head.keys(from.keys, k, nk), width);
     load_tile<tile>(team, work.value, task.head.keys(from.values, k, nk), width);
@@ -184,7 +189,7 @@ struct Forward {
     add_product<tile>(team, work.sum, work.score, false, work.value, width);
   }
 
-  KOKKOS_FUNCTION static void soften(const Work& work, int r, int visible) {
+  KOKKOS_FUNCTION static void soften(const ForwardWork& work, int r, int visible) {
     float* const row = work.score + r * tile;
     float largest = work.largest[r];
     for (int i = 0; i < visible; ++i)
@@ -200,7 +205,8 @@ struct Forward {
     work.shrink[r] = shrink;
   }
 
-  KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const QueryTile& task) const {
+  KOKKOS_FUNCTION void finish(
+      const Team& team, const ForwardWork& work, const QueryTile& task) const {
     const int width = part.z.head_dim;
     float* const statistics = lse + (task.head.row + task.begin);
     together(
@@ -222,34 +228,14 @@ struct Delta {
   const E *dy, *y;
   AttentionPart part;
 
-  /// Rows count through the queries of the run, then heads, then sequences.
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    const HeadRange heads = part.heads();
-    const int head = static_cast<int>(row / part.run.count);
-    const Head at(part, head / heads.count, heads.first + head % heads.count);
-    const std::int64_t position = part.run.position + row % part.run.count;
-    const std::int64_t first = at.output + position * at.y_stride;
+    const QueryTile query(part, 1, static_cast<int>(row));
+    const std::int64_t first = query.head.output + query.begin * query.head.y_stride;
     float sum = 0;
     for (int i = 0; i < part.z.head_dim; ++i)
       sum += load(y[first + i]) * load(dy[first + i]);
-    delta[at.row + position] = sum;
+    delta[query.head.row + query.begin] = sum;
   }
-};
-
-/// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
-template <int tile>
-struct Work {
-  float *query, *slope, *key, *value, *one, *two, *score, *dscore;
-
-  KOKKOS_FUNCTION Work(float* base, int width)
-      : query(base),
-        slope(query + tile * pitch(width)),
-        key(slope + tile * pitch(width)),
-        value(key + tile * pitch(width)),
-        one(value + tile * pitch(width)),
-        two(one + tile * pitch(width)),
-        score(two + tile * pitch(width)),
-        dscore(score + tile * tile) {}
 };
 
 template <class E, int tile>
@@ -260,21 +246,15 @@ struct Inputs {
   AttentionPart part;
   int level;
 
-  KOKKOS_FUNCTION Work<tile> work_of(const Team& team) const {
-    const int width = part.z.head_dim;
-    const Scratch scratch(team.team_scratch(level), backward_floats(tile, pitch(width)));
-    return Work<tile>(scratch.data(), width);
-  }
-
   KOKKOS_FUNCTION void load_queries(
-      const Team& team, const Work<tile>& work, const Head& at, int q) const {
+      const Team& team, const BackwardWork& work, const Head& at, int q) const {
     const int count = Kokkos::min(tile, part.run.end() - q);
     load_tile<tile>(team, work.query, at.queries(qkv, q, count), part.z.head_dim);
     load_tile<tile>(team, work.slope, at.outputs(dy, q, count), part.z.head_dim);
   }
 
   KOKKOS_FUNCTION void load_keys(
-      const Team& team, const Work<tile>& work, const Head& at, int k) const {
+      const Team& team, const BackwardWork& work, const Head& at, int k) const {
     const int count = Kokkos::min(tile, part.run.end() - k);
     load_tile<tile>(team, work.key, at.keys(from.keys, k, count), part.z.head_dim);
     load_tile<tile>(team, work.value, at.keys(from.values, k, count), part.z.head_dim);
@@ -283,7 +263,7 @@ struct Inputs {
   /// Probabilities and gradients of scores of the tile, zero outside the run and above the
   /// diagonal.
   KOKKOS_FUNCTION void soften(
-      const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
+      const Team& team, const BackwardWork& work, const Head& at, int q, int k) const {
     const float scaling = scaling_of(part.z);
     scores_of<tile>(team, work.score, work.query, work.key, part.z.head_dim, scaling);
     scores_of<tile>(team, work.dscore, work.slope, work.value, part.z.head_dim, 1);
@@ -308,7 +288,7 @@ struct QueryGradient {
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const int width = in.part.z.head_dim;
     const QueryTile task(in.part, tile, team.league_rank());
-    const Work<tile> work = in.work_of(team);
+    const auto work = work_of<BackwardWork>(team, in.level, tile, in.part.z.head_dim);
     in.load_queries(team, work, task.head, task.begin);
     clear_tile<tile>(team, work.one, width);
 
@@ -334,7 +314,7 @@ struct KeyValueGradient {
     const int sequence = task % (z.batch * kv_heads) / kv_heads;
     const int first = in.part.heads().first + task % kv_heads * z.group();
     const int k = task / (z.batch * kv_heads) * tile;
-    const Work<tile> work = in.work_of(team);
+    const auto work = work_of<BackwardWork>(team, in.level, tile, in.part.z.head_dim);
     const Head keys(in.part, sequence, first);
     const auto dkeys = keys.keys(to.keys, k, Kokkos::min(tile, end - k));
     const auto dvalues = keys.keys(to.values, k, dkeys.count);
@@ -355,7 +335,7 @@ struct KeyValueGradient {
     store_tile(team, dvalues, work.two, z.head_dim);
   }
 
-  /// What the products of the tile are added to.
+  /// Sets the sums to which the products of the tile are added.
   KOKKOS_FUNCTION void start(const Team& team, float* sum, const HeadRows<G>& before) const {
     if (accumulate)
       load_tile<tile>(team, sum, before, in.part.z.head_dim);
@@ -366,23 +346,19 @@ struct KeyValueGradient {
 }  // namespace
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p) {
+void attend(const ExecutionSpace& exec, const AttentionForward<E>& p) {
   const AttentionPart& part = p.part;
   const AttentionSizes& z = part.z;
   const std::int64_t heads = std::int64_t{z.batch} * part.heads().count;
-  const Launch launch(exec, heads, part.run.count, z.head_dim, forward_floats);
+  const Launch launch(exec, heads, part.run.count, z.head_dim, floats_of<ForwardWork>);
   launch.run("minitaw::attention_forward", [&](auto tile) {
-    return Forward<E, tile>{p.y.data(),
-        p.lse.data(),
-        p.qkv.data(),
-        part.choose(p.qkv.data(), p.key_values),
-        part,
-        launch.level};
+    return Forward<E, tile>{
+        p.y.data(), p.lse.data(), p.qkv.data(), p.key_values, part, launch.level};
   });
 }
 
 template <class E, class G>
-void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p) {
+void attend(const ExecutionSpace& exec, const AttentionBackward<E, G>& p) {
   const AttentionPart& part = p.part;
   const AttentionSizes& z = part.z;
   const std::int64_t heads = std::int64_t{z.batch} * part.heads().count,
@@ -391,32 +367,29 @@ void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G
       FlatPolicy(exec, 0, heads * part.run.count),
       Delta<E>{p.delta.data(), p.dy.data(), p.y.data(), part});
 
-  const Launch queries(exec, heads, part.run.count, z.head_dim, backward_floats);
-  const Launch keys(exec, kv_heads, part.run.end(), z.head_dim, backward_floats);
+  const Launch queries(exec, heads, part.run.count, z.head_dim, floats_of<BackwardWork>);
+  const Launch keys(exec, kv_heads, part.run.end(), z.head_dim, floats_of<BackwardWork>);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{p.dy.data(),
-        p.qkv.data(),
-        part.choose(p.qkv.data(), p.key_values),
-        p.lse.data(),
-        p.delta.data(),
-        part,
-        queries.level};
+    return Inputs<E, tile>{
+        p.dy.data(), p.qkv.data(), p.key_values, p.lse.data(), p.delta.data(), part, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
       [&](auto tile) { return QueryGradient<E, tile>{p.dqkv.data(), inputs(tile)}; });
   keys.run("minitaw::attention_backward_key_value", [&](auto tile) {
-    return KeyValueGradient<E, G, tile>{sums_of(part, p), p.accumulate, inputs(tile)};
+    return KeyValueGradient<E, G, tile>{p.gradient_sums, p.accumulate, inputs(tile)};
   });
 }
 
 /// The backward pass needs the most.
 void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part) {
   const std::int64_t heads = std::int64_t{part.z.batch} * part.heads().count;
-  reserve_scratch(Launch(exec, heads, part.run.end(), part.z.head_dim, backward_floats).policy);
+  reserve_scratch(
+      Launch(exec, heads, part.run.end(), part.z.head_dim, floats_of<BackwardWork>).policy);
 }
 
-MINITAW_INSTANTIATE(attention_forward)
-template void attention_backward(const ExecutionSpace&, const AttentionBackward<float>&);
-template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16>&);
-template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16, float>&);
+template void attend(const ExecutionSpace&, const AttentionForward<float>&);
+template void attend(const ExecutionSpace&, const AttentionForward<Bf16>&);
+template void attend(const ExecutionSpace&, const AttentionBackward<float>&);
+template void attend(const ExecutionSpace&, const AttentionBackward<Bf16>&);
+template void attend(const ExecutionSpace&, const AttentionBackward<Bf16, float>&);
 }  // namespace minitaw::kernels::detail::portable

@@ -16,13 +16,7 @@ struct Convert {
 
   template <int n>
   KOKKOS_FUNCTION void at(std::int64_t i) const {
-    Floats<n> result = load_pack<n>(from + i, 0);
-    if constexpr (adds) {
-      const Floats<n> before = load_pack<n>(to + i, 0);
-      for (int j = 0; j < n; ++j)
-        result[j] += before[j];
-    }
-    store_pack<n>(to + i, 0, result);
+    convert_pack<n, adds>(to + i, from + i, 0);
   }
 };
 

@@ -41,11 +41,8 @@ struct Backward {
     } else {  // column by column: each sum stays in a register
       row_for(team, stride / n, [=](int i) {
         Floats<n> sum = load_pack<n>(sums, i);
-        for (int at = begin; at < end; ++at) {
-          const Floats<n> slope = load_pack<n>(slopes + std::int64_t{positions[at]} * stride, i);
-          for (int j = 0; j < n; ++j)
-            sum[j] += slope[j];
-        }
+        for (int at = begin; at < end; ++at)
+          sum += load_pack<n>(slopes + std::int64_t{positions[at]} * stride, i);
         store_pack<n>(sums, i, sum);
       });
     }

@@ -35,20 +35,14 @@ struct Move {
 
   KOKKOS_FUNCTION void row(const RowTeam& team, To* out, const From* in) const {
     if (adds)
-      row_for(team, width / n, [=](int i) {
-        Floats<n> sum = load_pack<n>(out, i);
-        const Floats<n> more = load_pack<n>(in, i);
-        for (int j = 0; j < n; ++j)
-          sum[j] += more[j];
-        store_pack<n>(out, i, sum);
-      });
+      row_for(team, width / n, [=](int i) { convert_pack<n, true>(out, in, i); });
     else
-      row_for(team, width / n, [=](int i) { store_pack<n>(out, i, load_pack<n>(in, i)); });
+      row_for(team, width / n, [=](int i) { convert_pack<n, false>(out, in, i); });
   }
 };
 }  // namespace
 
-/// In packs of the smaller type where rows allow it.
+/// Moves packs of the smaller type where rows allow it.
 template <class To, class From>
 void move_key_values(const ExecutionSpace& exec,
     const AttentionPart& part,

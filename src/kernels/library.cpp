@@ -28,7 +28,8 @@ struct Layout {
   }
 };
 
-/// With the file that the product comes from: the vendor, where the library itself does not say.
+/// Version, and the file that the product comes from, which tells the vendor if the library does
+/// not.
 [[maybe_unused]] std::string blas_version() {
   const std::string version = openblas_get_config ? openblas_get_config() : "of unknown version";
   Dl_info info{};

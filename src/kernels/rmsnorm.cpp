@@ -55,11 +55,7 @@ KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term
     return row_sum<float>(team, count, [&](int i) { return term(i, 0)[0]; });
   } else {
     Floats<n> sums = {};
-    const auto add = [&](int i, int slot) {
-      const Floats<n> values = term(i, slot);
-      for (int j = 0; j < n; ++j)
-        sums[j] += values[j];
-    };
+    const auto add = [&](int i, int slot) { sums += term(i, slot); };
     if constexpr (held == 0)
       row_each(team, count, [&](int i) { add(i, 0); });
     else
@@ -110,8 +106,7 @@ struct ColumnSums {
   KOKKOS_INLINE_FUNCTION void add(int i, int slot, const Floats<n>& values) {
     if constexpr (held == 0)
       sums[0] = load_pack<n>(row, i);
-    for (int j = 0; j < n; ++j)
-      sums[slot][j] += values[j];
+    sums[slot] += values;
     if constexpr (held == 0)
       store_pack<n>(row, i, sums[0]);
   }
@@ -143,8 +138,7 @@ struct Forward {
     HeldRow<E, n, held> in(x + start);
     const float squares = held_sum<n, held>(team, width / n, [&](int i, int slot) {
       Floats<n> values = in.read(i, slot);
-      for (int j = 0; j < n; ++j)
-        values[j] *= values[j];
+      values *= values;
       return values;
     });
     const float scale = 1.0F / Kokkos::sqrt(squares / static_cast<float>(width) + 1e-5F);
@@ -202,14 +196,13 @@ struct Backward {
     E* const out = dx + row * width;
     const float scale = rstd[row];
     const float dot = held_sum<n, held>(team, width / n, [&](int i, int slot) {
-      const Floats<n> value = in.read(i, slot), change = slope.read(i, slot),
-                      w = load_pack<n>(weight, i);
+      const Floats<n> value = in.read(i, slot);
+      Floats<n> terms = slope.read(i, slot);
+      terms *= load_pack<n>(weight, i);
       if constexpr (held > 0)
         if (through.row)
           (void)through.read(i, slot);
-      Floats<n> terms;
-      for (int j = 0; j < n; ++j)
-        terms[j] = change[j] * w[j] * value[j];
+      terms *= value;
       return terms;
     });
     const float shrink = scale * scale * dot / static_cast<float>(width);
@@ -222,11 +215,8 @@ struct Backward {
         result[j] = scale * (change[j] * w[j] - value[j] * shrink);
       }
       sums.add(i, slot, share);
-      if (through.row) {
-        const Floats<n> more = through.pack(i, slot).floats();
-        for (int j = 0; j < n; ++j)
-          result[j] += more[j];
-      }
+      if (through.row)
+        result += through.pack(i, slot).floats();
       store_pack<n>(out, i, result);
     });
   }

@@ -56,7 +56,7 @@ struct KeyRows {
   int chunk = 0, first = 0;
 };
 
-/// What one call of attention computes, and how KeyValues lie.
+/// The part of attention that one call computes, and how its KeyValues lie.
 struct AttentionPart {
   /// of_run, of_heads: all of them where the count is 0, rows from position 0 on. own_stride and
   /// own_chunk are those of KeyValues, whose rows begin with the first head of the part. Stride 0:
@@ -98,12 +98,6 @@ struct AttentionPart {
   KeyValues<T> in(T* qkv) const {
     T* const keys = qkv + (z.heads + kv_heads.first) * z.head_dim;
     return {keys, keys + z.kv_heads * z.head_dim};
-  }
-
-  /// Those that the part means.
-  template <class T>
-  KeyValues<T> choose(T* qkv, const KeyValues<T>& own) const {
-    return own_rows ? own : in(qkv);
   }
 
   /// Rows of the run's positions in qkv, and of all positions where the part has its keys.

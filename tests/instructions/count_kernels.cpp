@@ -119,13 +119,13 @@ void count_attention() {
   const int width = (z.heads + 2 * z.kv_heads) * z.head_dim, out = z.heads * z.head_dim;
   const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out),
       lse(z.heads, z.seq);
-  count(
-      "attention_forward fp32", [&] { detail::host::attention_forward(exec(), {y, lse, qkv, z}); });
+  const auto forward = detail::placed(AttentionForward<float>{y, lse, qkv, z});
+  const auto backward = detail::placed(AttentionBackward<float>{dqkv, {}, dy, qkv, y, lse, z});
+  count("attention_forward fp32", [&] { detail::host::attend(exec(), forward); });
   for (const auto& [name, tasks] :
       {std::pair{"attention_backward fp32 by heads", detail::host::Tasks::heads},
           {"attention_backward fp32 by tiles", detail::host::Tasks::tiles}})
-    count(name,
-        [&] { detail::host::attention_backward(exec(), {dqkv, {}, dy, qkv, y, lse, z}, tasks); });
+    count(name, [&] { detail::host::attend(exec(), backward, tasks); });
 }
 
 /// The last queries of a longer sequence, whose keys and values lie in a buffer of their own.
@@ -147,7 +147,7 @@ void count_prefix() {
         part.rows_in_qkv());
   });
   count("attention_forward fp32 prefix",
-      [&] { detail::host::attention_forward(exec(), {y, lse, qkv, part, from}); });
+      [&] { detail::host::attend(exec(), {y, lse, qkv, part, from}); });
   const AttentionBackward<float> backward{.dqkv = dqkv,
       .delta = {},
       .dy = dy,
@@ -161,7 +161,7 @@ void count_prefix() {
   for (const auto& [name, tasks] :
       {std::pair{"attention_backward fp32 prefix by heads", detail::host::Tasks::heads},
           {"attention_backward fp32 prefix by tiles", detail::host::Tasks::tiles}})
-    count(name, [&] { detail::host::attention_backward(exec(), backward, tasks); });
+    count(name, [&] { detail::host::attend(exec(), backward, tasks); });
 }
 
 template <class E>

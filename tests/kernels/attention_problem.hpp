@@ -293,7 +293,8 @@ inline void expect_same_bits_by_tasks(const Case& c, bool accumulate = false) {
     const auto backward = [&](Tasks tasks) {
       const auto dqkv = test::DeviceMatrix<float>::poisoned(p.z.batch * p.z.seq, p.here.stride());
       const test::DeviceMatrix<float> sums(p.kv_rows(), 2 * p.width, p.before);
-      detail::host::attention_backward(exec(), p.backward_into(dqkv, sums), tasks);
+      const auto problem = detail::placed(p.backward_into(dqkv, sums));
+      detail::host::attend(exec(), problem, tasks);
       exec().fence();
       return std::pair(dqkv.values(), sums.values());
     };

@@ -25,13 +25,14 @@ inline void check(cudaError_t code, const std::string& what) {
 /// dimension.
 inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
 
-/// What the choice of an algorithm depends on. c [m, n] = op(a) op(b) + beta c, all row-major and
+/// The choice of an algorithm depends on this. c [m, n] = op(a) op(b) + beta c, all row-major and
 /// without gaps.
 struct ProductKey {
   std::int64_t m, n, k;
   bool transposed_a, transposed_b, adds;
   cudaDataType element, result;
-  int alignment_a, alignment_b, alignment_c;  ///< bytes that divide the addresses, at most 256
+  std::uint32_t alignment_a, alignment_b,
+      alignment_c;  ///< bytes that divide the addresses, at most 256
 
   auto operator<=>(const ProductKey&) const = default;
 };

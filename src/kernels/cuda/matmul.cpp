@@ -66,19 +66,11 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{cublas_workspace_bytes});
   set(preference,
       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(preference,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-      static_cast<std::uint32_t>(key.alignment_b));
-  set(preference,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-      static_cast<std::uint32_t>(key.alignment_a));
-  set(preference,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-      static_cast<std::uint32_t>(key.alignment_c));
-  set(preference,
-      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-      static_cast<std::uint32_t>(key.alignment_c));
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c);
 }
 }  // namespace
 
@@ -145,15 +137,15 @@ struct CublasLt::Plan {
     if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS)
       return {};
     cudaEvent_t begin = nullptr, end = nullptr;
-    detail::cuda::check(cudaEventCreate(&begin), "making an event");
-    detail::cuda::check(cudaEventCreate(&end), "making an event");
-    detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
+    check(cudaEventCreate(&begin), "making an event");
+    check(cudaEventCreate(&end), "making an event");
+    check(cudaEventRecord(begin, stream), "recording an event");
     for (int call = 0; call < calls; ++call)
       check(enqueue(stream, workspace, product), "timing a product");
-    detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
-    detail::cuda::check(cudaEventSynchronize(end), "timing a product");
+    check(cudaEventRecord(end, stream), "recording an event");
+    check(cudaEventSynchronize(end), "timing a product");
     float milliseconds = 0;
-    detail::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
     (void)cudaEventDestroy(begin);
     (void)cudaEventDestroy(end);
     return milliseconds / calls;
@@ -234,10 +226,10 @@ inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : 
 
 /// The largest power of two up to 256 that divides the address: whether fast kernels may read 16
 /// bytes at once.
-int alignment_of(const void* address) {
+std::uint32_t alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
-  int alignment = 256;
-  while (value % static_cast<std::uintptr_t>(alignment) != 0)
+  std::uint32_t alignment = 256;
+  while (value % alignment != 0)
     alignment /= 2;
   return alignment;
 }

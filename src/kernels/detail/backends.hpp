@@ -8,18 +8,33 @@
   template decltype(function<float, Bf16>) function<float, Bf16>;                                  \
   template decltype(function<Bf16, Bf16>) function<Bf16, Bf16>;
 
-/// The versions that matmul() and the functions of attention choose from; their arguments are the
-/// same.
+/// The versions that matmul() and the functions of attention choose from. Their arguments are the
+/// same, for attention as placed() returns them.
 
 namespace minitaw::kernels::detail {
-/// Where the gradients of keys and values go.
-template <class E, class G>
-KeyValues<G> sums_of(const AttentionPart& part, const AttentionBackward<E, G>& p) {
-  if constexpr (std::is_same_v<E, G>)
-    return part.choose(p.dqkv.data(), p.gradient_sums);
-  else
-    return p.gradient_sums;
+/// The problem as the versions expect it: without rows of its own its keys, values and sums of
+/// their gradients are those in the fused projection.
+template <class Problem>
+Problem placed(Problem p) {
+  if (p.part.own_rows)
+    return p;
+  p.key_values = p.part.in(p.qkv.data());
+  if constexpr (requires { p.gradient_sums = p.part.in(p.dqkv.data()); })
+    p.gradient_sums = p.part.in(p.dqkv.data());
+  return p;
 }
+
+/// Divides the scratch memory of a team. From null it only counts.
+struct Memory {
+  float* data;
+  int floats = 0;
+
+  KOKKOS_INLINE_FUNCTION float* take(int count) {
+    float* const place = data + floats;
+    floats += count;
+    return place;
+  }
+};
 
 /// Some rows of one head: head_dim elements each.
 template <class E>
@@ -38,8 +53,8 @@ struct HeadRows {
   }
 };
 
-/// Where one head of one sequence finds its rows, a row a position. `query`, `output` and `row`
-/// are those of position 0, whether or not it is here.
+/// The places of the rows of one head of one sequence, a row a position. `query`, `output` and
+/// `row` belong to position 0, even if it is not here.
 struct Head {
   std::int64_t stride, y_stride, kv_stride;  ///< elements from one position to the next
   std::int64_t query, key, output, row;      ///< of position 0; row: in [B, h, S]
@@ -107,10 +122,10 @@ private:
 };
 
 namespace host {
-void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p);
+void attend(const ExecutionSpace& exec, const AttentionForward<float>& p);
 /// Unit of work of a thread: whole heads, or tiles of them: more FLOPs, but more threads are busy.
 enum class Tasks { automatic, heads, tiles };
-void attention_backward(
+void attend(
     const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks = Tasks::automatic);
 }  // namespace host
 
@@ -122,15 +137,15 @@ template <class C, class E>
 void matmul(
     const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
 template <class E>
-void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p);
+void attend(const ExecutionSpace& exec, const AttentionForward<E>& p);
 template <class E, class G>
-void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p);
+void attend(const ExecutionSpace& exec, const AttentionBackward<E, G>& p);
 void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part);
 }  // namespace portable
 
 namespace cuda {
-/// In builds with cuBLASLt. False if the library has no algorithm for these sizes, types and
-/// addresses.
+/// Exists in builds with cuBLASLt. Returns false if the library has no algorithm for these sizes,
+/// types and addresses.
 template <class C, class E>
 [[nodiscard]] bool matmul(
     const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);

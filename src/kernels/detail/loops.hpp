@@ -29,7 +29,7 @@ KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
 #endif
 }
 
-/// From and to the type in memory. A new storage type adds its pair here.
+/// `load` and `store` convert from and to the type in memory. A new storage type adds its pair.
 KOKKOS_INLINE_FUNCTION float load(float value) {
   return value;
 }
@@ -71,7 +71,7 @@ KOKKOS_INLINE_FUNCTION float exponential(float x) {
   KOKKOS_IF_ON_DEVICE((return Kokkos::exp(x);))
 }
 
-// What one thread moves at a time: 16 bytes let a device's memory run at full speed.
+// A thread moves 16 bytes at a time, which lets a device's memory run at full speed.
 
 template <int n>
 struct Floats {
@@ -80,6 +80,16 @@ struct Floats {
   KOKKOS_INLINE_FUNCTION float& operator[](int i) { return value[i]; }
 
   KOKKOS_INLINE_FUNCTION const float& operator[](int i) const { return value[i]; }
+
+  KOKKOS_INLINE_FUNCTION void operator+=(const Floats& other) {
+    for (int i = 0; i < n; ++i)
+      value[i] += other[i];
+  }
+
+  KOKKOS_INLINE_FUNCTION void operator*=(const Floats& other) {
+    for (int i = 0; i < n; ++i)
+      value[i] *= other[i];
+  }
 };
 
 /// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at
@@ -175,6 +185,15 @@ inline constexpr bool packs_compiled = false, packs_on_host = false;
 inline constexpr bool packs_compiled = true;
 inline bool packs_on_host = false;
 #endif
+
+/// Packs `to` = packs `from` in their type, or with `adds` +=.
+template <int n, bool adds, class To, class From>
+KOKKOS_INLINE_FUNCTION void convert_pack(To* to, const From* from, int i) {
+  Floats<n> result = load_pack<n>(from, i);
+  if constexpr (adds)
+    result += load_pack<n>(to, i);
+  store_pack<n>(to, i, result);
+}
 
 inline bool aligned(std::initializer_list<const void*> addresses) {
   for (const void* address : addresses)
@@ -357,14 +376,14 @@ void with_constant(bool value, const Use& use) {
     use(std::false_type());
 }
 
-template <class Team>
 struct Nothing {
+  template <class Team>
   KOKKOS_FUNCTION void operator()(const Team&) const {}
 };
 
 /// Lets Kokkos allocate the scratch memory of `policy` now, and not in a step.
 template <class Policy>
 void reserve_scratch(const Policy& policy) {
-  Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing<typename Policy::member_type>{});
+  Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing{});
 }
 }  // namespace minitaw::kernels::detail
