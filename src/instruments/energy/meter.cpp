@@ -62,12 +62,12 @@ struct Source {
 };
 }  // namespace
 
-Meter::Meter(const std::string& device, const Places& places) {
+Meter::Meter(const std::string& device, const CounterFiles& files) {
   // What covers most comes first.
   const Source sources[] = {
-      {"the node (pm_counters)", 1, true, [&] { return Counters{counter_in(places.cray)}; }},
-      {"the device (NVML)", 1e-3, false, [&] { return counter_of_device(places.nvml, device); }},
-      {"the processors (RAPL)", 1e-6, true, [&] { return counters_of_processors(places.rapl); }},
+      {"the node (pm_counters)", 1, true, [&] { return Counters{counter_in(files.cray)}; }},
+      {"the device (NVML)", 1e-3, false, [&] { return counter_of_device(files.nvml, device); }},
+      {"the processors (RAPL)", 1e-6, true, [&] { return counters_of_processors(files.rapl); }},
   };
   std::string why;
   for (const Source& source : sources)

@@ -15,8 +15,8 @@ struct Counter {
   double last = 0;
 };
 
-/// Where the system shows its counters; tests have other places.
-struct Places {
+/// Where the system shows its counters; tests have other files.
+struct CounterFiles {
   std::string cray = "/sys/cray/pm_counters/energy";
   std::string nvml = nvml::library_file;
   std::string rapl = "/sys/class/powercap";
@@ -28,7 +28,7 @@ class Meter {
 public:
   /// Takes the first counters that can be read: of the node, of the device, of the processors.
   /// `device`: UUID of the rank's device (topology::Device::uuid); empty: none that it uses alone.
-  explicit Meter(const std::string& device, const Places& places = {});
+  explicit Meter(const std::string& device, const CounterFiles& files = {});
 
   /// "the node (pm_counters)", or "unavailable: " and why.
   const std::string& source() const { return source_; }
