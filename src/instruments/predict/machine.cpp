@@ -75,6 +75,8 @@ model::Curve curve_of(const toml::node& node) {
     curve.points.emplace_back(size, compute_rate(*pair->get(1)));
     last = size;
   }
+  if (curve.points.empty())
+    throw InputError("is an empty list");
   return curve;
 }
 
@@ -121,12 +123,16 @@ auto choice_of(std::map<std::string, Choice> choices) {
 /// The keys of a machine file and of changes, which replace them.
 class Keys {
 public:
-  /// Sets what the key is for, if it is given.
-  void read(const std::string& key, auto& part, const auto& value_of) {
+  /// Sets what the key is for, if it is given. One that must be has an example for messages.
+  void read(
+      const std::string& key, auto& part, const auto& value_of, const char* example = nullptr) {
     known_.push_back(key);
     const auto given = given_.find(key);
-    if (given == given_.end())
+    if (given == given_.end()) {
+      if (example != nullptr && missing_.empty())
+        missing_ = fmt::format("{} is missing; write for example {}", key, example);
       return;
+    }
     try {
       part = value_of(*given->second);
     } catch (const InputError& error) {
@@ -141,10 +147,12 @@ public:
     return key != given_.end() && key->first.starts_with(table);
   }
 
-  /// Refuses keys that nobody has read.
-  void require_all_read() const {
+  /// Refuses keys that nobody has read, and the lack of one that must be given.
+  void require_complete(const std::string& path) const {
     if (!given_.empty())
       fail(*given_.begin(), "is no key of a machine" + did_you_mean(given_.begin()->first, known_));
+    if (!missing_.empty())
+      throw InputError("{}: {}", path, missing_);
   }
 
   void add(toml::table table) { add(tables_.emplace_back(std::move(table)), ""); }
@@ -170,6 +178,7 @@ private:
   std::deque<toml::table> tables_;
   Given given_;
   std::vector<std::string> known_;
+  std::string missing_;
 };
 
 /// "between.rate=25 Gbit/s": what is no TOML is a text.
@@ -186,40 +195,6 @@ toml::table parse_change(const std::string& change) {
   }
 }
 
-/// Refuses a machine that lacks a key, or has more adapters than ranks.
-void require_complete(const Machine& machine) {
-  const auto need = [&](bool is_there, const std::string& key, const char* example) {
-    if (!is_there)
-      throw InputError("{}: {} is missing; write for example {}", machine.path, key, example);
-  };
-  need(machine.nodes > 0, "nodes", "2");
-  need(machine.ranks_per_node > 0, "ranks_per_node", "8");
-  need(machine.memory_rate > 0, "device.memory_rate", "\"3 TB/s\"");
-  need(!machine.speeds.empty(), "device.bf16.products", "\"400 TFLOP/s\"");
-  for (const auto& [dtype, speed] : machine.speeds)
-    need(!speed.products.points.empty(),
-        fmt::format("device.{}.products", model::name_of(dtype)),
-        "\"400 TFLOP/s\"");
-  need(machine.inside_rate > 0 || machine.ranks_per_node == 1, "inside.rate", "\"400 GB/s\"");
-  need(machine.rate > 0 || machine.nodes == 1, "between.rate", "\"10 Gbit/s\"");
-  if (machine.adapters > machine.ranks_per_node)
-    throw InputError("{}: between.adapters are {}, more than the {} of a node; a rank "
-                     "uses one adapter",
-        machine.path,
-        machine.adapters,
-        counted(machine.ranks_per_node, "rank"));
-}
-
-DeviceSpeed read_speed(Keys& keys, const std::string& table) {
-  DeviceSpeed speed;
-  keys.read(table + "products", speed.products, curve_of);
-  speed.attention = speed.products;
-  keys.read(table + "attention", speed.attention, curve_of);
-  speed.attention_backward = speed.attention;
-  keys.read(table + "attention_backward", speed.attention_backward, curve_of);
-  keys.read(table + "peak", speed.peak, compute_rate);
-  return speed;
-}
 }  // namespace
 
 Machine parse_machine(
@@ -234,34 +209,48 @@ Machine parse_machine(
   }
   Machine m{.path = path, .name = path};
   keys.read("name", m.name, text_of);
-  keys.read("nodes", m.nodes, count_of);
-  keys.read("ranks_per_node", m.ranks_per_node, count_of);
-  keys.read("device.memory_rate", m.memory_rate, data_rate);
+  keys.read("nodes", m.nodes, count_of, "2");
+  keys.read("ranks_per_node", m.ranks_per_node, count_of, "8");
+  keys.read("device.memory_rate", m.memory_rate, data_rate, "\"3 TB/s\"");
   keys.read("device.memory", m.memory, amount);
   keys.read("device.overhead", m.overhead, time_span);
   keys.read("device.processors", m.processors, count_of);
   keys.read("device.moving", m.moving, data_rate);
+  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
+    const std::string table = fmt::format("device.{}.", model::name_of(dtype));
+    const bool is_last = dtype == model::Dtype::bf16 && m.speeds.empty();
+    const bool is_needed = is_last || keys.has(table);
+    DeviceSpeed speed;
+    keys.read(
+        table + "products", speed.products, curve_of, is_needed ? "\"400 TFLOP/s\"" : nullptr);
+    speed.attention = speed.products;
+    keys.read(table + "attention", speed.attention, curve_of);
+    speed.attention_backward = speed.attention;
+    keys.read(table + "attention_backward", speed.attention_backward, curve_of);
+    keys.read(table + "peak", speed.peak, compute_rate);
+    if (is_needed)
+      m.speeds[dtype] = speed;
+  }
   keys.read("inside.kind",
       m.inside,
       choice_of<Inside>(
           {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}}));
-  keys.read("inside.rate", m.inside_rate, data_rate);
+  keys.read(
+      "inside.rate", m.inside_rate, data_rate, m.ranks_per_node > 1 ? "\"400 GB/s\"" : nullptr);
   keys.read("inside.latency", m.inside_latency, time_span);
   keys.read("between.adapters", m.adapters, count_of);
-  keys.read("between.rate", m.rate, data_rate);
+  keys.read("between.rate", m.rate, data_rate, m.nodes > 1 ? "\"10 Gbit/s\"" : nullptr);
   keys.read("between.taper", m.taper, share_of);
   keys.read("between.latency", m.latency, time_span);
   keys.read("between.messages", m.messages, count_of);
   keys.read("between.protocol", m.eager, choice_of<bool>({{"rendezvous", false}, {"eager", true}}));
-  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
-    const std::string table = fmt::format("device.{}.", model::name_of(dtype));
-    const bool is_given = keys.has(table);
-    const DeviceSpeed speed = read_speed(keys, table);
-    if (is_given)
-      m.speeds[dtype] = speed;
-  }
-  keys.require_all_read();
-  require_complete(m);
+  keys.require_complete(path);
+  if (m.adapters > m.ranks_per_node)
+    throw InputError("{}: between.adapters are {}, more than the {} of a node; a rank "
+                     "uses one adapter",
+        path,
+        m.adapters,
+        counted(m.ranks_per_node, "rank"));
   return m;
 }
 

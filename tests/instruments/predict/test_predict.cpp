@@ -136,7 +136,7 @@ TEST(Machine, RefusesInOneSentence) {
            {"fp32", "fp64", "device.fp64.products is no key of a machine; did you mean"},
            {"products = \"1 TFLOP/s\"", "peak = \"1 TFLOP/s\"", "device.fp32.products is missing"},
            {"[device.fp32]\nproducts = \"1 TFLOP/s\"", "", "device.bf16.products is missing"},
-           {"\"1 TFLOP/s\"", "[]", "device.fp32.products is missing"},
+           {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
            {"\"1 TFLOP/s\"",
                "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
                "device.fp32.products needs pairs in ascending order"},
