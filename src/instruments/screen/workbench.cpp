@@ -120,10 +120,11 @@ public:
       all = {{"matrix product", "FLOP/s", [this] { return product<E>(shape_, exec_); }},
           {"triad", "B/s", [this] { return triad(exec_); }}};
     });
-    if (kernels::on_host)
-      return all;
-    all.push_back({"copy to the device", "B/s", [this] { return copy(exec_, true); }});
-    all.push_back({"copy from the device", "B/s", [this] { return copy(exec_, false); }});
+    for (const bool to_device : {true, false})
+      if (!kernels::on_host)
+        all.push_back({to_device ? "copy to the device" : "copy from the device", "B/s", [=, this] {
+                         return copy(exec_, to_device);
+                       }});
     return all;
   }
 
