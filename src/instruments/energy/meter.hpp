@@ -10,8 +10,8 @@
 namespace minitaw::energy {
 /// A number of the system that rises with the energy that was used.
 struct Counter {
-  std::function<double()> read;  ///< throws std::runtime_error, which says why
-  double range = 0;              ///< after which it begins at 0 again; 0: it never does
+  std::function<double()> read;  ///< J; throws std::runtime_error, which says why
+  double range = 0;              ///< J after which it begins at 0 again; 0: it never does
   double last = 0;
 };
 
@@ -42,7 +42,6 @@ public:
 
 private:
   std::vector<Counter> counters_;
-  double unit_ = 0;  ///< J
   double used_ = std::numeric_limits<double>::quiet_NaN();
   bool of_node_ = false;
   std::string source_;

@@ -1,56 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/predict/search.hpp"
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <fmt/format.h>
 #include <iterator>
 #include <map>
 #include <set>
-#include <span>
 #include <utility>
 #include "base/error.hpp"
-#include "base/range.hpp"
 #include "deck/deck.hpp"
 
 namespace minitaw::predict {
 namespace {
-/// What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ,
-/// FSDP's reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
-constexpr std::array forms_of_keeping = {"",
-    ":reshard=group",
-    ":reshard=none",
-    ":fetch=step:reshard=none",
-    ":fetch=step:reduce=none:reshard=none",
-    ":fetch=step:reduce=group:reshard=group"};
-
 std::vector<std::string> specs_for(const Machine& machine) {
-  std::map<std::string, std::vector<std::string>> values = {{"prefetch", {"1", "2"}},
-      {"chunks", {"1", "2", "4"}},
-      {"slices", {"1", "4", "16"}},
-      {"shards", {"rank", "block"}},
-      {"hierarchical", {"off", "on"}}};
+  std::map<std::string, std::vector<std::string>> forms = {
+      {"prefetch", {":prefetch=1", ":prefetch=2"}},
+      {"chunks", {":chunks=1", ":chunks=2", ":chunks=4"}},
+      {"slices", {":slices=1", ":slices=4", ":slices=16"}},
+      {"shards", {":shards=rank", ":shards=block"}},
+      {"hierarchical", {":hierarchical=off", ":hierarchical=on"}},
+      // What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ,
+      // FSDP's reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
+      {"reshard",
+          {"",
+              ":reshard=group",
+              ":reshard=none",
+              ":fetch=step:reshard=none",
+              ":fetch=step:reduce=none:reshard=none",
+              ":fetch=step:reduce=group:reshard=group"}}};
   if (machine.adapters > 1)
-    values["rails"] = {"1", std::to_string(machine.adapters)};
-  std::vector<std::string> specs;
+    forms["rails"] = {":rails=1", fmt::format(":rails={}", machine.adapters)};
+  std::vector<std::string> all;
   for (const schedule::Entry& entry : schedule::registry()) {
     if (entry.one_rank || entry.needs_file)
       continue;
-    std::vector<std::string> forms = {entry.name};
-    for (const schedule::OptionDoc& option : entry.options) {
-      std::vector<std::string> more;
-      for (const std::string& form : forms)
-        for (const std::string& value : values[option.name])
-          more.push_back(form + ":" + option.name + "=" + value);
-      if (!more.empty())
-        forms = more;
-    }
-    const bool keeps = std::ranges::count(entry.options, "reshard", &schedule::OptionDoc::name) > 0;
-    for (const std::string& form : forms)
-      for (const char* kept : forms_of_keeping)
-        if (keeps || *kept == 0)
-          specs.push_back(schedule::to_text(schedule::parse_spec(form + kept)));
+    std::vector<std::string> specs = {entry.name};
+    for (const schedule::OptionDoc& option : entry.options)
+      if (const auto given = forms.find(option.name); given != forms.end()) {
+        std::vector<std::string> longer;
+        for (const std::string& spec : specs)
+          for (const std::string& form : given->second)
+            longer.push_back(spec + form);
+        specs = longer;
+      }
+    for (const std::string& spec : specs)
+      all.push_back(schedule::to_text(schedule::parse_spec(spec)));
   }
-  return specs;
+  return all;
 }
 
 /// Numbers of ranks that may share a sequence: powers of two that divide groups and sequence.
