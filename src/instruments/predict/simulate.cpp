@@ -193,10 +193,17 @@ private:
       return network_.flow(from, to, bytes, part_of(activity));
     if (!machine_.eager)
       return send(machine_.adapter_of(from), machine_.adapter_of(to), bytes, part_of(activity));
-    std::deque<WaitingMessage>& messages = connections_[{from, to}];
-    messages.push_back({bytes, part_of(activity)});
+    std::deque<std::function<void()>>& messages = connections_[{from, to}];
+    const auto passed = [&messages, done = part_of(activity)] {
+      messages.pop_front();
+      if (!messages.empty())
+        messages.front()();
+      done();
+    };
+    messages.push_back(
+        [=, this] { send(machine_.adapter_of(from), machine_.adapter_of(to), bytes, passed); });
     if (messages.size() == 1)
-      send_first(from, to);
+      messages.front()();
   }
 
   /// Each side of a transfer moves its bytes once.
@@ -204,18 +211,6 @@ private:
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to})
         network_.work(side, bytes / machine_.moving, part_of(activity), true);
-  }
-
-  void send_first(int from, int to) {
-    std::deque<WaitingMessage>& messages = connections_[{from, to}];
-    const auto passed = [this, from, to, &messages] {
-      const Network::Done done = std::move(messages.front().done);
-      messages.pop_front();
-      if (!messages.empty())
-        send_first(from, to);
-      done();
-    };
-    send(machine_.adapter_of(from), machine_.adapter_of(to), messages.front().bytes, passed);
   }
 
   void send(int adapter, int other, double bytes, Network::Done done) {
@@ -237,12 +232,6 @@ private:
     }
   }
 
-  /// A message that waits for its turn.
-  struct WaitingMessage {
-    double bytes;
-    Network::Done done;
-  };
-
   const SimulatedStep& step_;
   const schedule::Program& program_ = *step_.plan->program;
   const Machine& machine_ = step_.machine;
@@ -254,7 +243,7 @@ private:
   std::vector<double> sent_, received_;  ///< bytes, by adapter
   /// Eager messages from rank to rank pass one connection (TCP): one leaves when those before it
   /// have passed.
-  std::map<std::pair<int, int>, std::deque<WaitingMessage>> connections_;
+  std::map<std::pair<int, int>, std::deque<std::function<void()>>> connections_;
 };
 
 /// Runs `work` in a process of its own, since SimGrid has one platform in a process; prints its
