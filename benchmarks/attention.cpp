@@ -12,7 +12,6 @@ namespace minitaw::bench {
 namespace {
 using kernels::Attention;
 using kernels::AttentionSizes;
-using Row = std::vector<double>;
 
 double dot(const Row& a, const Row& b) {
   double sum = 0;
@@ -268,46 +267,36 @@ double flops(const Form& form, int products) {
 template <class E>
 void add_version(Kernels& kernels, const Form& form, Attention kernel) {
   const AttentionSizes& z = form.sizes;
-  const std::string name = fmt::format("attention/{}/{}{}",
-      kernels::name_of(kernel),
-      model::name_of(dtype_of<E>),
-      form.own_rows() ? "/prefix" : "");
-  const std::string shape = fmt::format("B={} S={} heads={}/{} d={}{}",
-      z.batch,
-      z.seq,
-      z.heads,
-      z.kv_heads,
-      z.head_dim,
-      form.own_rows() ? fmt::format(" queries={}", form.queries()) : "");
+  const Layer layer{kernels,
+      fmt::format("attention/{}/{}{}",
+          kernels::name_of(kernel),
+          model::name_of(dtype_of<E>),
+          form.own_rows() ? "/prefix" : ""),
+      fmt::format("B={} S={} heads={}/{} d={}{}",
+          z.batch,
+          z.seq,
+          z.heads,
+          z.kv_heads,
+          z.head_dim,
+          form.own_rows() ? fmt::format(" queries={}", form.queries()) : ""),
+      dtype_of<E>};
   const double t = static_cast<double>(z.batch) * form.queries(), y = t * z.heads * z.head_dim,
                kv = 2.0 * z.batch * z.seq * static_cast<double>(form.kv_width()),
                lse = 4 * t * z.heads, e = bytes_of<E>, g = form.own_rows() ? 4 : e;
   // vendors round probabilities to bf16 before they multiply with them
   const double near = std::is_same_v<E, Bf16> ? 3e-2 : tolerance<E>;
-  add_kernel(kernels,
-      name + "/forward",
-      shape,
-      dtype_of<E>,
-      {flops(form, 2), e * (2 * y + kv) + lse},
-      near,
-      [=] {
-        const Buffers<E> b(form, kernel);
-        return Problem{[=] { b.y.poison(), b.lse.poison(); },
-            [=] { b.forward(); },
-            [=] { return b.error_of_forward(); }};
-      });
-  add_kernel(kernels,
-      name + "/backward",
-      shape,
-      dtype_of<E>,
-      {flops(form, 5), e * (4 * y + kv) + g * kv + lse},
-      near,
-      [=] {
-        const Buffers<E> b(form, kernel);
-        b.forward();
-        return Problem{
-            [=] { b.poison(); }, [=] { b.backward(); }, [=] { return b.error_of_backward(); }};
-      });
+  layer.add("/forward", {flops(form, 2), e * (2 * y + kv) + lse}, near, [=] {
+    const Buffers<E> b(form, kernel);
+    return Problem{[=] { b.y.poison(), b.lse.poison(); },
+        [=] { b.forward(); },
+        [=] { return b.error_of_forward(); }};
+  });
+  layer.add("/backward", {flops(form, 5), e * (4 * y + kv) + g * kv + lse}, near, [=] {
+    const Buffers<E> b(form, kernel);
+    b.forward();
+    return Problem{
+        [=] { b.poison(); }, [=] { b.backward(); }, [=] { return b.error_of_backward(); }};
+  });
 }
 
 /// Whether this build has it, for this form.

@@ -72,22 +72,18 @@ class Change:
 
     title: str
     schedules: list
-    machine: list
+    machine: tuple = ()
 
 
-ONE_MESSAGE, TWO_MESSAGES = [], ["between.messages=2"]
+TWO_MESSAGES = ("between.messages=2",)
 EARLY = ["tawpipe:prefetch=4:grad_ticks=6"]
 BOTTLENECK = [
-    Change("TawPipe", ["tawpipe"], ONE_MESSAGE),
-    Change("`prefetch=4:grad_ticks=6`", EARLY, ONE_MESSAGE),
-    Change(
-        "`rails=2`, `rails=8` with one adapter",
-        ["tawpipe:rails=2", "tawpipe:rails=8"],
-        ONE_MESSAGE,
-    ),
+    Change("TawPipe", ["tawpipe"]),
+    Change("`prefetch=4:grad_ticks=6`", EARLY),
+    Change("`rails=2`, `rails=8` with one adapter", ["tawpipe:rails=2", "tawpipe:rails=8"]),
     Change("two messages of a lane at once (`between.messages = 2`)", ["tawpipe"], TWO_MESSAGES),
     Change("two messages, `prefetch=4:grad_ticks=6`", EARLY, TWO_MESSAGES),
-    Change("hierarchical FSDP", ["fsdp:hierarchical=on"], ONE_MESSAGE),
+    Change("hierarchical FSDP", ["fsdp:hierarchical=on"]),
 ]
 WEIGHT_PASSING = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
 EXPERIMENTS = {  # title: deck, and of each of its lines settings, and changes of the machine
@@ -185,11 +181,6 @@ def rate_text(case):
     if not case["fits"]:
         return f"does not fit: {memory_of(case):.0f} GB"
     return f"{rate_of(case):.0f}"
-
-
-def adapter_of(case):
-    """Share of the step for which the busiest direction of an adapter moves data."""
-    return case["adapter_busy"]
 
 
 def rate_and_overlap(case):
@@ -307,7 +298,7 @@ def claims_on_order(page):
         f"{idle} of {ticks} ticks: {share_text(idle / ticks, 1)}",
     )
     kernels = page.case("table", "tawpipe", hidden=1024, seq=16 * K)
-    data = adapter_of(kernels) * kernels["step_s"]
+    data = kernels["adapter_busy"] * kernels["step_s"]
     yield (
         "least time in NCCL kernels",
         f"{data:.0f} s for the data; {kernels['transfer_s']:.0f} s if kernels wait for them",
@@ -406,7 +397,7 @@ def print_kernels(page):
     rows = []
     cases = page.row("table", 1024, 16, METHODS.values())
     for name, published, case in zip(METHODS, PUBLISHED_NCCL, cases):
-        moving = adapter_of(case) * case["step_s"]
+        moving = case["adapter_busy"] * case["step_s"]
         rows.append([name, page.beside("NCCL", published, case["transfer_s"]), f"{moving:.1f}"])
     print_table(["method", "published / predicted: kernels", "an adapter moves data"], rows)
 
@@ -431,7 +422,7 @@ def bottleneck(page):
         machine = ["between.rate=6 Gbit/s", *change.machine]
         cases = page.predict("table", schedules, *sizes, changes=machine)
         steps = ", ".join(f"{case['step_s']:.1f}" for case in cases)
-        yield change.title, steps, share_text(adapter_of(cases[0]))
+        yield change.title, steps, share_text(cases[0]["adapter_busy"])
 
 
 def print_experiments(page):

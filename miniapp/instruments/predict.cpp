@@ -33,34 +33,22 @@ struct PredictOptions {
 struct Predicted {
   Case settings;
   Prediction prediction;
-  trace::RankTime total;  ///< of all ranks
-  double whole;           ///< its length
-
-  Predicted(const Case& c, Prediction p)
-      : settings(c),
-        prediction(std::move(p)),
-        total(trace::total_of(prediction.account.ranks)),
-        whole(prediction.account.length * prediction.account.ranks.size()) {}
+  trace::RankTime total = trace::total_of(prediction.account.ranks);
+  double whole = prediction.account.length * prediction.account.ranks.size();  ///< of `total`
 };
 
 using Columns = std::vector<TableColumn<Predicted>>;
 
-/// Of --best, beside the schedule.
-const std::vector<std::string> searched = {
-    "replicas", "groups", "context", "micro_batch", "recompute"};
-
-TableColumn<Predicted> share_column(
-    const char* title, const char* units, bool wide, const char* name, auto value) {
-  return {.title = title,
-      .units = units,
-      .value = value,
-      .format = as_percent,
-      .wide = wide,
-      .name = name};
-}
-
 Columns figures_of(const Machine& machine) {
   using P = Predicted;
+  const auto share = [](const char* title, const char* name, bool wide, auto value) {
+    return TableColumn<P>{.title = title,
+        .units = "%",
+        .value = value,
+        .format = as_percent,
+        .wide = wide,
+        .name = name};
+  };
   return {{.title = "step",
               .units = "s",
               .value = [](const P& p) { return p.prediction.seconds; },
@@ -73,18 +61,18 @@ Columns figures_of(const Machine& machine) {
           .units = "token/s",
           .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
           .wide = true},
-      share_column("MFU", "%", true, "mfu", [](const P& p) { return p.prediction.mfu; }),
-      share_column(
-          "compute", "%", true, "compute", [](const P& p) { return p.total.compute / p.whole; }),
-      share_column(
-          "exposed", "%", false, "", [](const P& p) { return p.total.exposed_total() / p.whole; }),
-      share_column("idle", "%", false, "idle", [](const P& p) { return p.total.idle / p.whole; }),
-      share_column("adapter",
-          "busy, %",
-          false,
-          "adapter_busy",
-          [rate = machine.rate](
-              const P& p) { return p.prediction.traffic.busiest / (rate * p.prediction.seconds); }),
+      share("MFU", "mfu", true, [](const P& p) { return p.prediction.mfu; }),
+      share("compute", "compute", true, [](const P& p) { return p.total.compute / p.whole; }),
+      share("exposed", "", false, [](const P& p) { return p.total.exposed_total() / p.whole; }),
+      share("idle", "idle", false, [](const P& p) { return p.total.idle / p.whole; }),
+      {.title = "adapter",
+          .units = "busy, %",
+          .value =
+              [rate = machine.rate](const P& p) {
+                return p.prediction.traffic.busiest / (rate * p.prediction.seconds);
+              },
+          .format = as_percent,
+          .name = "adapter_busy"},
       {.title = "memory",
           .units = "GiB",
           .value = [](const P& p) -> std::int64_t { return p.prediction.memory; },
@@ -101,9 +89,9 @@ Columns figures_of(const Machine& machine) {
 Json to_json(const Machine& machine, const Predicted& p) {
   Json json = {{"settings", settings_json(p.settings)}};
   put(json, figures_of(machine), p);
-  for (std::size_t k = 0; k < p.total.exposed.size(); ++k)
-    json["exposed"][schedule::name_of(static_cast<schedule::Traffic>(k))] =
-        p.total.exposed[k] / p.whole;
+  for (const int kind : indices(p.total.exposed))
+    json["exposed"][schedule::name_of(static_cast<schedule::Traffic>(kind))] =
+        p.total.exposed[kind] / p.whole;
   json["overlap"] = p.total.communication > 0 ? p.total.overlap() : 0;
   json["transfer_s"] = p.prediction.transfer;
   json["bytes_between"] = p.prediction.traffic.between;
@@ -114,28 +102,22 @@ Json to_json(const Machine& machine, const Predicted& p) {
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const PlannedCase& plan, const Machine& machine, const Prediction& p) {
   const Case& c = plan.settings;
-  const topology::Groups& groups = std::ssize(p.spans) == c.ranks ? c.groups : plan.program->groups;
+  const int ranks = std::ssize(p.spans);
+  const topology::Groups& groups = ranks == c.ranks ? c.groups : plan.program->groups;
+  const std::string of_replicas =
+      ranks == c.ranks ? "" : fmt::format(", the first of {} replicas", c.replicas);
   return trace::make_timeline(*plan.program,
       p.spans,
       groups,
       fmt::format("{}: {} in groups {}{}\nS = {}, M = {}; {}: step {:.4g} s",
           c.schedule,
-          counted(std::ssize(p.spans), "rank"),
+          counted(ranks, "rank"),
           groups.text(),
-          std::ssize(p.spans) == c.ranks ? ""
-                                         : fmt::format(", the first of {} replicas", c.replicas),
+          of_replicas,
           c.shape.seq,
           c.micro_batches,
           machine.name,
           p.seconds));
-}
-
-void write_timelines(const std::string& path, const std::vector<trace::Timeline>& timelines) {
-  std::ofstream file(path, std::ios::binary);
-  file << trace::to_json(timelines);
-  file.close();
-  if (!file)
-    throw InputError("--timeline: {} cannot be written", path);
 }
 
 /// The cases of the deck. `notes` gets how many were left out.
@@ -145,7 +127,7 @@ std::vector<Predicted> predict_all(const deck::Deck& deck,
     std::vector<std::string>& notes) {
   std::vector<Predicted> all;
   std::vector<trace::Timeline> timelines;
-  std::ptrdiff_t too_large = 0;
+  int too_large = 0;
   Planner planner;
   for (const Case& c : deck.cases) {
     const Plan plan = planner.plan(c);
@@ -157,12 +139,17 @@ std::vector<Predicted> predict_all(const deck::Deck& deck,
     if (!options.timeline.empty())
       timelines.push_back(timeline_of(*plan, machine, p));
     p.spans = {};
-    all.emplace_back(c, std::move(p));
+    all.push_back({c, std::move(p)});
   }
   if (too_large > 0)
     notes.push_back(fmt::format("left out for lack of memory: {}", counted(too_large, "case")));
-  if (!options.timeline.empty())
-    write_timelines(options.timeline, timelines);
+  if (options.timeline.empty())
+    return all;
+  std::ofstream file(options.timeline, std::ios::binary);
+  file << trace::to_json(timelines);
+  file.close();
+  if (!file)
+    throw InputError("--timeline: {} cannot be written", options.timeline);
   return all;
 }
 
@@ -180,7 +167,7 @@ std::vector<Predicted> predict_best(const deck::Deck& deck,
   for (const predict::Candidate& c : predict::search(deck.cases.front(), machine, shown, seconds)) {
     ++tried;
     if (c.prediction && best.size() < shown)
-      best.emplace_back(c.settings, *c.prediction);
+      best.push_back({c.settings, *c.prediction});
     else
       ++lost[c.prediction ? "are slower" : c.why];
   }
@@ -202,12 +189,14 @@ void print(const Machine& machine,
       machine.name,
       counted(machine.nodes, "node"),
       counted(machine.ranks_per_node, "rank"));
+  std::vector<std::string> settings = {"replicas", "groups", "context", "micro_batch", "recompute"};
+  if (!best) {
+    settings = varying_settings(list_of(all, &Predicted::settings));
+    std::erase(settings, "schedule");
+  }
   Columns columns = {setting_column<Predicted>("schedule")};
   columns.front().width = -1;
-  for (const std::string& name :
-      best ? searched : varying_settings(list_of(all, &Predicted::settings)))
-    if (name != "schedule")
-      columns.push_back(setting_column<Predicted>(name));
+  std::ranges::transform(settings, std::back_inserter(columns), setting_column<Predicted>);
   std::ranges::move(figures_of(machine), std::back_inserter(columns));
   const TextTable<Predicted> table(columns, all, isatty(STDOUT_FILENO) != 0);
   text += table.header();
@@ -216,7 +205,7 @@ void print(const Machine& machine,
   write_stdout(text);
 }
 
-int run(const Invocation& invocation, const PredictOptions& options) {
+void run(const Invocation& invocation, const PredictOptions& options) {
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(
         "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline);
@@ -233,7 +222,7 @@ int run(const Invocation& invocation, const PredictOptions& options) {
                                          : predict_all(deck, machine, options, notes);
   if (!options.json) {
     print(machine, all, notes, options.best);
-    return 0;
+    return;
   }
   const auto json = [&](const Predicted& p) { return to_json(machine, p); };
   write_json(invocation,
@@ -241,7 +230,6 @@ int run(const Invocation& invocation, const PredictOptions& options) {
           {"between_bytes_per_s", machine.rate},
           {"notes", notes},
           {"cases", list_of(all, json)}});
-  return 0;
 }
 }  // namespace
 
@@ -274,6 +262,6 @@ void add_predict(CLI::App& app, Invocation& invocation) {
           "write when every action of the predicted steps runs, for scripts/timeline")
       ->type_name("FILE.json")
       ->excludes(best);
-  verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
+  verb->callback([&invocation, options] { run(invocation, *options); });
 }
 }  // namespace minitaw::app

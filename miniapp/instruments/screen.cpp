@@ -56,11 +56,12 @@ screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, 
 }
 
 /// Fills in what a machine file says of healthy parts. Throws InputError if it cannot be used.
-void set_expected(
-    std::vector<screen::Measured>& measured, const std::string& path, const model::Shape& shape) {
+void set_expected(std::vector<screen::Measurement>& measured,
+    const std::string& path,
+    const model::Shape& shape) {
   const predict::Machine machine = predict::read_machine(path);
   const auto set = [&](std::string_view name, double value) {
-    for (screen::Measured& m : measured)
+    for (screen::Measurement& m : measured)
       if (m.quantity.name.starts_with(name) && value > 0)
         m.expected = value;
   };
@@ -77,7 +78,7 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   const model::Shape shape = measured_shape();
   mpi.watchdog.phase("getting ready");
   screen::Probe probe = probe_of(options, shape, mpi);
-  screen::Screening screening{.machine = probe.machine()};  // rank 0 has its values
+  screen::Screening screening{.wiring = probe.wiring()};  // rank 0 has its values
   for (const screen::Quantity& quantity : probe.quantities())
     screening.measured.push_back({quantity});
   harness::agree(MPI_COMM_WORLD, [&] {
@@ -101,7 +102,7 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   }
   mpi.watchdog.phase("the verdict");
   const int code = mpi.on_root([&] {
-    screening.judgement = screen::judge(screening.machine, screening.measured, options.least / 100);
+    screening.judgement = screen::judge(screening.wiring, screening.measured, options.least / 100);
     if (options.json)
       write_json(invocation, to_json(screening));
     else

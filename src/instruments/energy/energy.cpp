@@ -8,7 +8,6 @@
 namespace minitaw::energy {
 namespace {
 using comm::mpi::rank_in, comm::mpi::size_of;
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 /// Returns what the meters of all ranks read; if some are unavailable, why the first of them is.
 std::string joined(const std::vector<std::string>& sources) {
@@ -37,7 +36,7 @@ void Energy::collect(MPI_Comm comm, CaseResult& result) const {
   const topology::Groups nodes = nodes_.within(0, ranks);
   const int sharers = meter_.of_node() ? nodes.size(nodes.group_of(rank_in(comm))) : 1;
   // A counter that stands still, or was set back, has counted nothing.
-  const double mine = used_ > 0 ? used_ / sharers : none;
+  const double mine = used_ > 0 ? used_ / sharers : CaseResult::unknown;
   const std::vector<double> all = comm::mpi::gather(mine, comm, "gathering energies of ranks");
   const std::string source =
       joined(comm::mpi::gather_lists(meter_.source(), comm, "gathering sources of energies"));

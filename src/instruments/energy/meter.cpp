@@ -25,8 +25,9 @@ double number_in(const fs::path& file) {
       fmt::format("{}: {}", file.string(), errno == 0 ? "not a number" : std::strerror(errno)));
 }
 
-Counter counter_in(const fs::path& file) {
-  return {.read = [file] { return number_in(file); }};
+/// `unit`: J of what the file counts.
+Counter counter_in(const fs::path& file, double unit = 1) {
+  return {.read = [=] { return unit * number_in(file); }};
 }
 
 Counters counter_of_device(const std::string& file, const std::string& device) {
@@ -34,7 +35,7 @@ Counters counter_of_device(const std::string& file, const std::string& device) {
     throw std::runtime_error("no NVIDIA device that the rank uses alone");
   const auto nvml = std::make_shared<nvml::Library>(file.c_str());
   const nvml::Device found = nvml->whole_device(device);
-  return {{.read = [nvml, found] { return nvml->energy(found); }}};
+  return {{.read = [nvml, found] { return 1e-3 * nvml->energy(found); }}};
 }
 
 /// The processors; their parts (intel-rapl:0:1), psys and what repeats them (intel-rapl-mmio:0)
@@ -46,8 +47,9 @@ Counters counters_of_processors(const std::string& folder) {
     if (!zone.path().filename().string().starts_with("intel-rapl:") ||
         !topology::line_of(zone.path() / "name").starts_with("package"))
       continue;
-    counters.push_back(counter_in(zone.path() / "energy_uj"));
-    counters.back().range = number_in(zone.path() / "max_energy_range_uj");
+    constexpr double microjoule = 1e-6;
+    counters.push_back(counter_in(zone.path() / "energy_uj", microjoule));
+    counters.back().range = microjoule * number_in(zone.path() / "max_energy_range_uj");
   }
   if (counters.empty())
     throw std::runtime_error(folder + ": no counter of a processor");
@@ -56,18 +58,17 @@ Counters counters_of_processors(const std::string& folder) {
 
 struct Source {
   const char* name;
-  double unit;  ///< J
   bool of_node;
   std::function<Counters()> open;
 };
 }  // namespace
 
-Meter::Meter(const std::string& device, const Places& places) {
+Meter::Meter(const std::string& device, const CounterFiles& files) {
   // What covers most comes first.
   const Source sources[] = {
-      {"the node (pm_counters)", 1, true, [&] { return Counters{counter_in(places.cray)}; }},
-      {"the device (NVML)", 1e-3, false, [&] { return counter_of_device(places.nvml, device); }},
-      {"the processors (RAPL)", 1e-6, true, [&] { return counters_of_processors(places.rapl); }},
+      {"the node (pm_counters)", true, [&] { return Counters{counter_in(files.cray)}; }},
+      {"the device (NVML)", false, [&] { return counter_of_device(files.nvml, device); }},
+      {"the processors (RAPL)", true, [&] { return counters_of_processors(files.rapl); }},
   };
   std::string why;
   for (const Source& source : sources)
@@ -78,7 +79,6 @@ Meter::Meter(const std::string& device, const Places& places) {
       for (Counter& counter : counters)
         counter.last = counter.read();
       counters_ = std::move(counters);
-      unit_ = source.unit;
       used_ = 0;
       of_node_ = source.of_node;
       source_ = source.name;
@@ -93,7 +93,7 @@ double Meter::joules() {
   try {
     for (Counter& counter : counters_) {
       const double now = counter.read();
-      used_ += (now - counter.last + (now < counter.last ? counter.range : 0)) * unit_;
+      used_ += now - counter.last + (now < counter.last ? counter.range : 0);
       counter.last = now;
     }
   } catch (const std::runtime_error& error) {

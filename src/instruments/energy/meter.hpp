@@ -10,13 +10,13 @@
 namespace minitaw::energy {
 /// A number of the system that rises with the energy that was used.
 struct Counter {
-  std::function<double()> read;  ///< throws std::runtime_error, which says why
-  double range = 0;              ///< after which it begins at 0 again; 0: it never does
+  std::function<double()> read;  ///< J; throws std::runtime_error, which says why
+  double range = 0;              ///< J after which it begins at 0 again; 0: it never does
   double last = 0;
 };
 
-/// Where the system shows its counters; tests have other places.
-struct Places {
+/// Where the system shows its counters; tests have other files.
+struct CounterFiles {
   std::string cray = "/sys/cray/pm_counters/energy";
   std::string nvml = nvml::library_file;
   std::string rapl = "/sys/class/powercap";
@@ -28,7 +28,7 @@ class Meter {
 public:
   /// Takes the first counters that can be read: of the node, of the device, of the processors.
   /// `device`: UUID of the rank's device (topology::Device::uuid); empty: none that it uses alone.
-  explicit Meter(const std::string& device, const Places& places = {});
+  explicit Meter(const std::string& device, const CounterFiles& files = {});
 
   /// "the node (pm_counters)", or "unavailable: " and why.
   const std::string& source() const { return source_; }
@@ -42,7 +42,6 @@ public:
 
 private:
   std::vector<Counter> counters_;
-  double unit_ = 0;  ///< J
   double used_ = std::numeric_limits<double>::quiet_NaN();
   bool of_node_ = false;
   std::string source_;

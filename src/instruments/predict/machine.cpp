@@ -6,7 +6,6 @@
 #include <deque>
 #include <fmt/ranges.h>
 #include <fstream>
-#include <functional>
 #include <ranges>
 #include <sstream>
 #include <toml++/toml.hpp>
@@ -76,6 +75,8 @@ model::Curve curve_of(const toml::node& node) {
     curve.points.emplace_back(size, compute_rate(*pair->get(1)));
     last = size;
   }
+  if (curve.points.empty())
+    throw InputError("is an empty list");
   return curve;
 }
 
@@ -99,79 +100,86 @@ double share_of(const toml::node& node) {
   return *value;
 }
 
+/// "cluster.toml:12"
+std::string place_of(const toml::source_region& source) {
+  return fmt::format("{}:{}", *source.path, source.begin.line);
+}
+
+/// Reads one of some words.
 template <class Choice>
-Choice choice_of(const toml::node& node, const std::map<std::string, Choice>& choices) {
-  const std::string value = text_of(node);
-  if (const auto chosen = choices.find(value); chosen != choices.end())
-    return chosen->second;
-  const std::vector<std::string> names = list_of(choices | std::views::keys);
-  throw InputError(
-      "is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names));
-}
-
-Inside inside_of(const toml::node& node) {
-  return choice_of<Inside>(
-      node, {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
-}
-
-bool is_eager(const toml::node& node) {
-  return choice_of<bool>(node, {{"rendezvous", false}, {"eager", true}});
-}
-
-using Read = std::function<void(const toml::node& node, Machine& machine)>;
-
-Read read(auto part, auto value_of) {
-  return [=](const toml::node& node, Machine& machine) { machine.*part = value_of(node); };
-}
-
-Read read(model::Dtype dtype, auto part, auto value_of) {
-  return [=](const toml::node& node, Machine& machine) {
-    machine.speeds[dtype].*part = value_of(node);
+auto choice_of(std::map<std::string, Choice> choices) {
+  return [=](const toml::node& node) {
+    const std::string value = text_of(node);
+    if (const auto chosen = choices.find(value); chosen != choices.end())
+      return chosen->second;
+    const std::vector<std::string> names = list_of(choices | std::views::keys);
+    throw InputError("is \"{}\", and not one of {}{}",
+        value,
+        fmt::join(names, ", "),
+        did_you_mean(value, names));
   };
 }
 
-/// The keys of docs/predict.md.
-std::map<std::string, Read> all_keys() {
-  std::map<std::string, Read> keys = {{"name", read(&Machine::name, text_of)},
-      {"nodes", read(&Machine::nodes, count_of)},
-      {"ranks_per_node", read(&Machine::ranks_per_node, count_of)},
-      {"device.memory_rate", read(&Machine::memory_rate, data_rate)},
-      {"device.memory", read(&Machine::memory, amount)},
-      {"device.overhead", read(&Machine::overhead, time_span)},
-      {"device.processors", read(&Machine::processors, count_of)},
-      {"device.pools", read(&Machine::pools, count_of)},
-      {"device.moving", read(&Machine::moving, data_rate)},
-      {"inside.kind", read(&Machine::inside, inside_of)},
-      {"inside.rate", read(&Machine::inside_rate, data_rate)},
-      {"inside.latency", read(&Machine::inside_latency, time_span)},
-      {"between.adapters", read(&Machine::adapters, count_of)},
-      {"between.rate", read(&Machine::rate, data_rate)},
-      {"between.taper", read(&Machine::taper, share_of)},
-      {"between.latency", read(&Machine::latency, time_span)},
-      {"between.messages", read(&Machine::messages, count_of)},
-      {"between.protocol", read(&Machine::eager, is_eager)}};
-  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
-    const std::string table = fmt::format("device.{}.", model::name_of(dtype));
-    keys[table + "products"] = read(dtype, &Speed::products, curve_of);
-    keys[table + "attention"] = read(dtype, &Speed::attention, curve_of);
-    keys[table + "attention_backward"] = read(dtype, &Speed::attention_backward, curve_of);
-    keys[table + "peak"] = read(dtype, &Speed::peak, compute_rate);
+/// The keys of a machine file and of changes, which replace them.
+class Keys {
+public:
+  /// Sets what the key is for, if it is given. One that must be has an example for messages.
+  void read(
+      const std::string& key, auto& part, const auto& value_of, const char* example = nullptr) {
+    known_.push_back(key);
+    const auto given = given_.find(key);
+    if (given == given_.end()) {
+      if (example != nullptr && missing_.empty())
+        missing_ = fmt::format("{} is missing; write for example {}", key, example);
+      return;
+    }
+    try {
+      part = value_of(*given->second);
+    } catch (const InputError& error) {
+      fail(*given, error.what());
+    }
+    given_.erase(given);
   }
-  return keys;
-}
 
-/// What a table says, by whole names of keys.
-using Values = std::map<std::string, const toml::node*>;
-
-void add(const toml::table& table, const std::string& prefix, Values& values) {
-  for (const auto& [key, node] : table) {
-    const std::string name = prefix + std::string(key.str());
-    if (const toml::table* const inner = node.as_table())
-      add(*inner, name + ".", values);
-    else
-      values[name] = &node;
+  /// Returns whether a key of "device.bf16." is given and not read.
+  bool has(const std::string& table) const {
+    const auto key = given_.lower_bound(table);
+    return key != given_.end() && key->first.starts_with(table);
   }
-}
+
+  /// Refuses keys that nobody has read, and the lack of one that must be given.
+  void require_complete(const std::string& path) const {
+    if (!given_.empty())
+      fail(*given_.begin(), "is no key of a machine" + did_you_mean(given_.begin()->first, known_));
+    if (!missing_.empty())
+      throw InputError("{}: {}", path, missing_);
+  }
+
+  void add(toml::table table) { add(tables_.emplace_back(std::move(table)), ""); }
+
+private:
+  using Given = std::map<std::string, const toml::node*>;  ///< by whole names of keys
+
+  void add(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : table) {
+      const std::string name = prefix + std::string(key.str());
+      if (const toml::table* const inner = node.as_table())
+        add(*inner, name + ".");
+      else
+        given_[name] = &node;
+    }
+  }
+
+  [[noreturn]] static void fail(const Given::value_type& given, const std::string& what) {
+    const auto& [name, node] = given;
+    throw InputError("{}: {} {}", place_of(node->source()), name, what);
+  }
+
+  std::deque<toml::table> tables_;
+  Given given_;
+  std::vector<std::string> known_;
+  std::string missing_;
+};
 
 /// "between.rate=25 Gbit/s": what is no TOML is a text.
 toml::table parse_change(const std::string& change) {
@@ -187,70 +195,63 @@ toml::table parse_change(const std::string& change) {
   }
 }
 
-/// "cluster.toml:12"
-std::string place_of(const toml::source_region& source) {
-  return fmt::format("{}:{}", *source.path, source.begin.line);
-}
-
-/// Refuses a machine that lacks a key, or has more adapters than ranks.
-void check(const Machine& machine) {
-  const auto need = [&](bool is_there, const std::string& key, const char* example) {
-    if (!is_there)
-      throw InputError("{}: {} is missing; write for example {}", machine.path, key, example);
-  };
-  need(machine.nodes > 0, "nodes", "2");
-  need(machine.ranks_per_node > 0, "ranks_per_node", "8");
-  need(machine.memory_rate > 0, "device.memory_rate", "\"3 TB/s\"");
-  need(!machine.speeds.empty(), "device.bf16.products", "\"400 TFLOP/s\"");
-  for (const auto& [dtype, speed] : machine.speeds)
-    need(!speed.products.points.empty(),
-        fmt::format("device.{}.products", model::name_of(dtype)),
-        "\"400 TFLOP/s\"");
-  need(machine.inside_rate > 0 || machine.ranks_per_node == 1, "inside.rate", "\"400 GB/s\"");
-  need(machine.rate > 0 || machine.nodes == 1, "between.rate", "\"10 Gbit/s\"");
-  if (machine.adapters > machine.ranks_per_node)
-    throw InputError("{}: between.adapters are {}, more than the {} of a node; a rank "
-                     "uses one adapter",
-        machine.path,
-        machine.adapters,
-        counted(machine.ranks_per_node, "rank"));
-}
 }  // namespace
 
 Machine parse_machine(
     const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
-  std::deque<toml::table> tables;
-  Values values;
+  Keys keys;
   try {
-    add(tables.emplace_back(toml::parse(text, path)), "", values);
+    keys.add(toml::parse(text, path));
     for (const std::string& change : changes)
-      add(tables.emplace_back(parse_change(change)), "", values);
+      keys.add(parse_change(change));
   } catch (const toml::parse_error& error) {
     throw InputError("{}: not TOML: {}", place_of(error.source()), error.description());
   }
-
-  const std::map<std::string, Read> keys = all_keys();
-  Machine machine{.path = path, .name = path};
-  for (const auto& [name, node] : values)
-    try {
-      const auto key = keys.find(name);
-      if (key == keys.end())
-        throw InputError(
-            "is no key of a machine" + did_you_mean(name, list_of(keys | std::views::keys)));
-      key->second(*node, machine);
-    } catch (const InputError& error) {
-      throw InputError("{}: {} {}", place_of(node->source()), name, error.what());
-    }
-  check(machine);
-  for (auto& [dtype, speed] : machine.speeds) {
-    if (speed.attention.points.empty())
-      speed.attention = speed.products;
-    if (speed.attention_backward.points.empty())
-      speed.attention_backward = speed.attention;
+  Machine m{.path = path, .name = path};
+  keys.read("name", m.name, text_of);
+  keys.read("nodes", m.nodes, count_of, "2");
+  keys.read("ranks_per_node", m.ranks_per_node, count_of, "8");
+  keys.read("device.memory_rate", m.memory_rate, data_rate, "\"3 TB/s\"");
+  keys.read("device.memory", m.memory, amount);
+  keys.read("device.overhead", m.overhead, time_span);
+  keys.read("device.processors", m.processors, count_of);
+  keys.read("device.moving", m.moving, data_rate);
+  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
+    const std::string table = fmt::format("device.{}.", model::name_of(dtype));
+    const bool is_last = dtype == model::Dtype::bf16 && m.speeds.empty();
+    const bool is_needed = is_last || keys.has(table);
+    DeviceSpeed speed;
+    keys.read(
+        table + "products", speed.products, curve_of, is_needed ? "\"400 TFLOP/s\"" : nullptr);
+    speed.attention = speed.products;
+    keys.read(table + "attention", speed.attention, curve_of);
+    speed.attention_backward = speed.attention;
+    keys.read(table + "attention_backward", speed.attention_backward, curve_of);
+    keys.read(table + "peak", speed.peak, compute_rate);
+    if (is_needed)
+      m.speeds[dtype] = speed;
   }
-  if (machine.pools == 0 || machine.pools > machine.nodes)
-    machine.pools = machine.nodes;
-  return machine;
+  keys.read("inside.kind",
+      m.inside,
+      choice_of<Inside>(
+          {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}}));
+  keys.read(
+      "inside.rate", m.inside_rate, data_rate, m.ranks_per_node > 1 ? "\"400 GB/s\"" : nullptr);
+  keys.read("inside.latency", m.inside_latency, time_span);
+  keys.read("between.adapters", m.adapters, count_of);
+  keys.read("between.rate", m.rate, data_rate, m.nodes > 1 ? "\"10 Gbit/s\"" : nullptr);
+  keys.read("between.taper", m.taper, share_of);
+  keys.read("between.latency", m.latency, time_span);
+  keys.read("between.messages", m.messages, count_of);
+  keys.read("between.protocol", m.eager, choice_of<bool>({{"rendezvous", false}, {"eager", true}}));
+  keys.require_complete(path);
+  if (m.adapters > m.ranks_per_node)
+    throw InputError("{}: between.adapters are {}, more than the {} of a node; a rank "
+                     "uses one adapter",
+        path,
+        m.adapters,
+        counted(m.ranks_per_node, "rank"));
+  return m;
 }
 
 Machine read_machine(const std::string& path, const std::vector<std::string>& changes) {

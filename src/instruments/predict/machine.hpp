@@ -8,7 +8,7 @@
 
 namespace minitaw::predict {
 /// Speed of a device in one precision.
-struct Speed : model::Speed {
+struct DeviceSpeed : model::Speed {
   double peak = 0;  ///< for MFU; 0: not known
 };
 
@@ -26,14 +26,12 @@ struct Machine {
   int nodes = 0;
   int ranks_per_node = 0;
 
-  std::map<model::Dtype, Speed> speeds{};
+  std::map<model::Dtype, DeviceSpeed> speeds{};
   double memory_rate = 0;  ///< for what computes little
   double overhead = 0;     ///< of each action
   double memory = 0;       ///< bytes of a device; 0: not known
-  /// Processors of a pool that ranks share in time; 0: each rank has a device.
+  /// Processors of a node that its ranks share in time; 0: each rank has a device.
   int processors = 0;
-  /// Node n uses number n mod `pools`; less than `nodes` on a cluster on one machine.
-  int pools = 0;
   /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0:
   /// for free.
   double moving = 0;

@@ -31,14 +31,9 @@ sg::Engine& engine() {
 }
 
 /// A link between a host and the centre of its star, where flows pass the `core`, if there is one.
-/// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its
-/// link twice.
-void add_leaf(sg::NetZone& star,
-    sg::Host* host,
-    double rate,
-    double latency,
-    sg::Link* core = nullptr,
-    bool to_itself = false) {
+/// Half of the latency lies at each end. A flow from the host to itself passes its link twice.
+void add_leaf(
+    sg::NetZone& star, sg::Host* host, double rate, double latency, sg::Link* core = nullptr) {
   auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
   link->set_latency(latency / 2);
   std::vector<sg::LinkInRoute> route = {{link, Direction::UP}};
@@ -46,8 +41,7 @@ void add_leaf(sg::NetZone& star,
     route.emplace_back(core);
   star.add_route(host, nullptr, route, true);
   route.emplace_back(link, Direction::DOWN);
-  if (to_itself)
-    star.add_route(host, host, route, false);
+  star.add_route(host, host, route, false);
 }
 
 /// SimGrid's activities that have not ended.
@@ -122,14 +116,14 @@ void Network::add_network() {
   sg::Link* const core = machine_.taper < 1 ? zone.add_link("core", machine_.core_rate()) : nullptr;
   for (int i = 0; i < machine_.all_adapters(); ++i) {
     adapters_.push_back(zone.add_host(fmt::format("network.{}", i), host_speed));
-    add_leaf(zone, adapters_.back(), machine_.rate, machine_.latency, core, true);
+    add_leaf(zone, adapters_.back(), machine_.rate, machine_.latency, core);
   }
   zone.seal();
 }
 
 void Network::add_processors() {
   Zone& zone = *root_.add_netzone_empty("processors");
-  for (int i = 0; i < machine_.pools; ++i) {
+  for (int i = 0; i < machine_.nodes; ++i) {
     processors_.push_back(zone.add_host(fmt::format("processors{}", i), processor_speed));
     processors_.back()->set_core_count(machine_.processors);
   }
@@ -148,7 +142,7 @@ void Network::work(int rank, double seconds, Done done, bool first) {
   const sg::ExecPtr exec = sg::Exec::init();
   exec->set_flops_amount(seconds * processor_speed)
       ->set_priority(first ? first_share : usual_share)
-      ->set_host(processors_[machine_.node_of(rank) % processors_.size()]);
+      ->set_host(processors_[machine_.node_of(rank)]);
   start(exec, std::move(done));
 }
 

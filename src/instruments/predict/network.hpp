@@ -48,6 +48,6 @@ private:
   const Machine& machine_;
   Zone& root_;
   Hosts ranks_, adapters_;
-  Hosts processors_;  ///< of each pool
+  Hosts processors_;  ///< of each node
 };
 }  // namespace minitaw::predict

@@ -9,7 +9,7 @@ using schedule::Action, schedule::Kind;
 
 /// Seconds of the actions of a step on a device that they have for themselves; transfers are not
 /// asked for. The step must live as long as the result.
-schedule::Costs device_costs(const Step& step) {
+schedule::Costs device_costs(const SimulatedStep& step) {
   const model::Layout& layout = step.plan->layout;
   const model::Shape& shape = layout.shape;
   const Machine& machine = step.machine;
@@ -31,7 +31,7 @@ schedule::Costs device_costs(const Step& step) {
 }
 
 /// The part of a case that is simulated, and as much of the machine as it uses.
-Step step_of(const Plan& plan, const Machine& machine) {
+SimulatedStep step_of(const Plan& plan, const Machine& machine) {
   const Case& c = plan->settings;
   if (c.ranks > machine.ranks())
     throw InputError("{}: the machine has {} of {}, fewer than the {} ranks of the case",
@@ -39,7 +39,7 @@ Step step_of(const Plan& plan, const Machine& machine) {
         counted(machine.nodes, "node"),
         counted(machine.ranks_per_node, "rank"),
         c.ranks);
-  Step step{plan, machine, !replicas_are_alike(c, machine)};
+  SimulatedStep step{plan, machine, !replicas_are_alike(c, machine)};
   if (!step.all_replicas)
     step.machine.nodes = c.ranks / c.replicas / machine.ranks_per_node;
   return step;
@@ -52,12 +52,11 @@ std::size_t memory_of(const PlannedCase& plan) {
 }  // namespace
 
 bool replicas_are_alike(const Case& c, const Machine& machine) {
-  return c.replicas > 1 && machine.pools == machine.nodes &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0;
+  return c.replicas > 1 && c.ranks / c.replicas % machine.ranks_per_node == 0;
 }
 
 Floor floor_of(const Plan& plan, const Machine& machine) {
-  const Step step = step_of(plan, machine);
+  const SimulatedStep step = step_of(plan, machine);
   const schedule::Program& program = *plan->program;
   const schedule::Costs costs = device_costs(step);
   Floor floor{.memory = memory_of(*plan)};
@@ -81,15 +80,18 @@ Floor floor_of(const Plan& plan, const Machine& machine) {
   return floor;
 }
 
-Prediction predict(const Plan& plan, const Machine& machine) {
-  const Case& c = plan->settings;
-  const Step step = step_of(plan, machine);
+Prediction predict(const SimulatedStep& step) {
+  const Case& c = step.plan->settings;
   Prediction result = simulate(step, device_costs(step));
   result.traffic.between *= c.replicas / step.replicas();
-  result.memory = memory_of(*plan);
-  result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
-  if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
+  result.memory = memory_of(*step.plan);
+  result.tokens_per_s = tokens_of_step(c) / result.seconds;
+  if (const double peak = step.machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = model::flops_per_token(c.shape) * result.tokens_per_s / (c.ranks * peak);
   return result;
+}
+
+Prediction predict(const Plan& plan, const Machine& machine) {
+  return predict(step_of(plan, machine));
 }
 }  // namespace minitaw::predict

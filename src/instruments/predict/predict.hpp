@@ -7,7 +7,7 @@
 
 namespace minitaw::predict {
 /// Bytes of a step that the adapters carry.
-struct Traffic {
+struct AdapterBytes {
   double busiest = 0;  ///< of the busiest direction of any adapter
   double between = 0;  ///< of all together, each byte once
 };
@@ -22,13 +22,13 @@ struct Prediction {
   /// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side
   /// count, as in NCCL.
   double transfer = 0;
-  Traffic traffic{};
+  AdapterBytes traffic{};
   std::size_t memory = 0;    ///< bytes, of the rank that needs most
   trace::StepSpans spans{};  ///< of all ranks, or of one replica if all are alike
 };
 
 /// What a simulation executes.
-struct Step {
+struct SimulatedStep {
   Plan plan;
   Machine machine;
   /// All replicas are simulated; else one, whose sums over replicas stand for a ring through other
@@ -36,16 +36,15 @@ struct Step {
   bool all_replicas = true;
 
   int replicas() const { return all_replicas ? plan->program->replicas : 1; }
-
-  /// Spans of all ranks that are simulated, of no length.
-  trace::StepSpans spans() const;
 };
 
 /// Simulates a step whose actions have the durations `costs`.
-Prediction simulate(const Step& step, const schedule::Costs& costs);
+Prediction simulate(const SimulatedStep& step, const schedule::Costs& costs);
 /// Simulates one step on the machine. A run's steps begin together, after a barrier, so all are
-/// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
-/// file does not rate.
+/// alike. Throws InputError for a precision that the machine's file does not rate.
+Prediction predict(const SimulatedStep& step);
+/// The same of the replicas that differ. Throws InputError also if the case has more ranks than the
+/// machine.
 Prediction predict(const Plan& plan, const Machine& machine);
 
 /// Lower bounds of a step: what it needs if nothing ever waits.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <ranges>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -23,6 +24,15 @@ namespace minitaw::predict {
 namespace {
 using schedule::Action, schedule::Kind, schedule::Place, schedule::Sides, schedule::Span;
 
+/// Spans of all ranks that are simulated, of no length.
+trace::StepSpans empty_spans(const SimulatedStep& step) {
+  trace::StepSpans all;
+  for (int replica = 0; replica < step.replicas(); ++replica)
+    for (const schedule::RankProgram& rank : step.plan->program->ranks)
+      all.emplace_back(rank.actions.size());
+  return all;
+}
+
 /// What the engine allows on a machine.
 schedule::LaneRules rules_of(const Machine& machine) {
   schedule::LaneRules rules{.messages = machine.messages};
@@ -36,13 +46,13 @@ schedule::LaneRules rules_of(const Machine& machine) {
 /// says when actions end.
 class Simulation {
 public:
-  Simulation(const Step& step, const schedule::Costs& costs)
+  Simulation(const SimulatedStep& step, const schedule::Costs& costs)
       : step_(step),
         costs_(costs),
         network_(machine_),
         lanes_(program_, rules_of(machine_), step.replicas()),
         arrived_(lanes_.matching().transfers()),
-        spans_(step.spans()),
+        spans_(empty_spans(step)),
         sent_(machine_.all_adapters()),
         received_(machine_.all_adapters()) {}
 
@@ -55,13 +65,9 @@ public:
 
   const trace::StepSpans& spans() const { return spans_; }
 
-  Traffic traffic() const {
-    Traffic traffic;
-    for (std::size_t adapter = 0; adapter < sent_.size(); ++adapter) {
-      traffic.between += sent_[adapter];
-      traffic.busiest = std::max({traffic.busiest, sent_[adapter], received_[adapter]});
-    }
-    return traffic;
+  AdapterBytes traffic() const {
+    return {.busiest = std::max(std::ranges::max(sent_), std::ranges::max(received_)),
+        .between = std::accumulate(sent_.begin(), sent_.end(), 0.0)};
   }
 
 private:
@@ -187,10 +193,17 @@ private:
       return network_.flow(from, to, bytes, part_of(activity));
     if (!machine_.eager)
       return send(machine_.adapter_of(from), machine_.adapter_of(to), bytes, part_of(activity));
-    std::deque<Message>& messages = connections_[{from, to}];
-    messages.push_back({bytes, part_of(activity)});
+    std::deque<std::function<void()>>& messages = connections_[{from, to}];
+    const auto passed = [&messages, done = part_of(activity)] {
+      messages.pop_front();
+      if (!messages.empty())
+        messages.front()();
+      done();
+    };
+    messages.push_back(
+        [=, this] { send(machine_.adapter_of(from), machine_.adapter_of(to), bytes, passed); });
     if (messages.size() == 1)
-      send_first(from, to);
+      messages.front()();
   }
 
   /// Each side of a transfer moves its bytes once.
@@ -198,18 +211,6 @@ private:
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to})
         network_.work(side, bytes / machine_.moving, part_of(activity), true);
-  }
-
-  void send_first(int from, int to) {
-    std::deque<Message>& messages = connections_[{from, to}];
-    const auto passed = [this, from, to, &messages] {
-      const Network::Done done = std::move(messages.front().done);
-      messages.pop_front();
-      if (!messages.empty())
-        send_first(from, to);
-      done();
-    };
-    send(machine_.adapter_of(from), machine_.adapter_of(to), messages.front().bytes, passed);
   }
 
   void send(int adapter, int other, double bytes, Network::Done done) {
@@ -231,13 +232,7 @@ private:
     }
   }
 
-  /// A message that waits for its turn.
-  struct Message {
-    double bytes;
-    Network::Done done;
-  };
-
-  const Step& step_;
+  const SimulatedStep& step_;
   const schedule::Program& program_ = *step_.plan->program;
   const Machine& machine_ = step_.machine;
   const schedule::Costs& costs_;
@@ -248,7 +243,7 @@ private:
   std::vector<double> sent_, received_;  ///< bytes, by adapter
   /// Eager messages from rank to rank pass one connection (TCP): one leaves when those before it
   /// have passed.
-  std::map<std::pair<int, int>, std::deque<Message>> connections_;
+  std::map<std::pair<int, int>, std::deque<std::function<void()>>> connections_;
 };
 
 /// Runs `work` in a process of its own, since SimGrid has one platform in a process; prints its
@@ -287,21 +282,13 @@ std::shared_ptr<T[]> shared(std::size_t count) {
 }
 }  // namespace
 
-trace::StepSpans Step::spans() const {
-  trace::StepSpans all;
-  for (int replica = 0; replica < replicas(); ++replica)
-    for (const schedule::RankProgram& rank : plan->program->ranks)
-      all.emplace_back(rank.actions.size());
-  return all;
-}
-
-Prediction simulate(const Step& step, const schedule::Costs& costs) {
+Prediction simulate(const SimulatedStep& step, const schedule::Costs& costs) {
   const schedule::Program& program = *step.plan->program;
-  Prediction result{.spans = step.spans()};
+  Prediction result{.spans = empty_spans(step)};
   auto all = result.spans | std::views::join;
   const auto actions = std::ranges::distance(all);
   const auto spans = shared<Span>(actions);
-  const auto traffic = shared<Traffic>(1);
+  const auto traffic = shared<AdapterBytes>(1);
   apart([&] {
     Simulation simulation(step, costs);
     simulation.run();

@@ -1,38 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/rates/rates.hpp"
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <unistd.h>
 
 namespace minitaw::rates {
-namespace {
-namespace fs = std::filesystem;
-
-/// Seconds of each core: "cpu1 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", in ticks.
-std::map<int, double> busy_cores(const fs::path& stat) {
-  std::map<int, double> busy;
+CoreUse core_use(std::span<const int> cores, const std::filesystem::path& stat) {
+  double busy = 0;
+  std::size_t found = 0;
   std::ifstream file(stat);
+  // "cpu1 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", in ticks.
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;
     double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
-    if (words >> name >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal)
-      if (name.starts_with("cpu") && name.size() > 3)
-        busy[std::atoi(name.c_str() + 3)] = (user + nice + system + steal) / sysconf(_SC_CLK_TCK);
+    words >> name >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal;
+    const bool is_core = words && name.starts_with("cpu") && name.size() > 3;
+    if (is_core && std::ranges::count(cores, std::atoi(name.c_str() + 3)) > 0) {
+      busy += (user + nice + system + steal) / sysconf(_SC_CLK_TCK);
+      ++found;
+    }
   }
-  return busy;
-}
-}  // namespace
-
-CoreUse core_use(std::span<const int> cores, const fs::path& stat) {
-  const std::map<int, double> all = busy_cores(stat);
-  double busy = cores.empty() ? std::nan("") : 0;
-  for (const int core : cores)
-    busy += all.contains(core) ? all.at(core) : std::nan("");
+  if (found == 0 || found < cores.size())
+    busy = std::nan("");
   const auto seconds = [](clockid_t clock) {
     timespec time{};
     clock_gettime(clock, &time);

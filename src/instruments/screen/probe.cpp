@@ -8,8 +8,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::all_gather, comm::mpi::check_mpi;
-using Pairs = std::vector<std::pair<int, int>>;
+using comm::mpi::check_mpi;
 
 // docs/screen.md, "What it measures".
 
@@ -27,14 +26,6 @@ constexpr const char *rate_inside = "rate inside the node", *rate_between = "rat
                      *latency_between = "latency between nodes",
                      *rate_together = "rate between nodes, all adapters at once",
                      *load = "cores taken by others";
-
-/// Whom this one meets; -1: no one.
-int partner_in(const Pairs& pairs, int one) {
-  for (const auto& [a, b] : pairs)
-    if (a == one || b == one)
-      return a + b - one;
-  return -1;
-}
 
 /// Units/s of `work`, over this time; once before, to warm up.
 double rate_of(Workbench& bench, const Work& work, double seconds) {
@@ -62,22 +53,16 @@ double rate(Workbench& bench, int peer, int messages, std::size_t size) {
 }
 }  // namespace
 
-std::vector<std::vector<std::pair<int, int>>> tournament(int n) {
-  if (n < 2)
-    return {};
-  const int seats = n + n % 2;  // an odd one out has a pause
-  std::vector<std::vector<std::pair<int, int>>> steps;
-  for (int step = 0; step + 1 < seats; ++step) {
-    std::vector<std::pair<int, int>>& pairs = steps.emplace_back();
-    // All but the last one sit in a circle, which turns by one seat from step to step.
-    for (int i = 0; i < seats / 2; ++i) {
-      const int a = i == 0 ? seats - 1 : (step + i) % (seats - 1);
-      const int b = i == 0 ? step : (step + seats - 1 - i) % (seats - 1);
-      if (a < n && b < n)
-        pairs.emplace_back(std::min(a, b), std::max(a, b));
-    }
-  }
-  return steps;
+int steps_of_tournament(int n) {
+  return n - 1 + n % 2;
+}
+
+int opponent_of(int one, int step, int n) {
+  const int last = steps_of_tournament(n);  // all others sit in a circle, which turns
+  if (one == last)
+    return step;
+  const int other = one == step ? last : (2 * step + last - one) % last;
+  return other < n ? other : -1;  // of an odd number one has a pause
 }
 
 Probe::Probe(MPI_Comm world,
@@ -88,7 +73,7 @@ Probe::Probe(MPI_Comm world,
     : options_(std::move(options)),
       workbench_(std::move(workbench)),
       kernels_(workbench_->kernels()),
-      machine_{place.nodes, options_.adapters},
+      wiring_{place.nodes, options_.adapters},
       ranks_(ranks.begin(), ranks.end()),
       rank_(comm::mpi::rank_in(world)),
       node_(place.node),
@@ -96,15 +81,15 @@ Probe::Probe(MPI_Comm world,
   check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
   at_once_ = options_.one_machine || options_.shared_devices ? 1
              : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
-                                : machine_.partners(Partner::inside);
+                                : wiring_.partners(Partner::inside);
   for (const Kernel& kernel : kernels_)
     quantities_.push_back({kernel.name, kernel.units});
   if (has_pairs_inside())
     quantities_.push_back({rate_inside, "B/s", Partner::inside});
-  if (machine_.nodes.count() > 1) {
+  if (wiring_.nodes.count() > 1) {
     quantities_.push_back({rate_between, "B/s", Partner::node});
     quantities_.push_back({latency_between, "s", Partner::node});
-    if (machine_.adapters > 1)
+    if (wiring_.adapters > 1)
       quantities_.push_back({rate_together, "B/s", Partner::node});
   }
   quantities_.push_back({load, "1"});
@@ -112,17 +97,22 @@ Probe::Probe(MPI_Comm world,
 
 std::vector<std::vector<double>> Probe::round() {
   for (const Quantity& q : quantities_)
-    values_[q.name].assign(machine_.partners(q.partner), nothing);
+    values_[q.name].assign(wiring_.partners(q.partner), nothing);
   const rates::CoreUse before = workbench_->core_use();
   measure_kernels();
   if (has_pairs_inside())
     measure_inside();
-  if (machine_.nodes.count() > 1)
+  if (wiring_.nodes.count() > 1)
     measure_between();
   next("gathering");
   const rates::CoreUse mine = workbench_->core_use() - before;
   const auto uses = comm::mpi::gather(mine, own_.comm, "gathering loads of cores");
-  std::vector<std::vector<double>> all = gather();
+  std::vector<std::vector<double>> all;
+  for (const Quantity& q : quantities_) {
+    const auto of_ranks =
+        comm::mpi::gather_lists(values_.at(q.name), own_.comm, "gathering values of ranks");
+    all.push_back(list_of(of_ranks | std::views::join));
+  }
   for (const int rank : indices(uses)) {
     const double share = rates::share_of_others(ranks_, uses, rank);
     all.back()[rank] = std::isnan(share) ? nothing : std::max(0.0, share);  // of `load`
@@ -157,16 +147,17 @@ void Probe::measure_kernels() {
 
 /// Nodes that share cores measure one after the other.
 void Probe::measure_inside() {
-  const int turns = options_.one_machine ? machine_.nodes.count() : 1;
+  const int turns = options_.one_machine ? wiring_.nodes.count() : 1;
+  const int ranks = wiring_.partners(Partner::inside);
   for (int slice = 0; slice < slices; ++slice)
-    for (const Pairs& pairs : tournament(machine_.partners(Partner::inside)))
+    for (int step = 0; step < steps_of_tournament(ranks); ++step)
       for (int turn = 0; turn < turns; ++turn) {
         next("links inside the nodes");
         const bool here = turns == 1 || turn == node_;
-        const int partner = here ? partner_in(pairs, local_) : -1;
-        const bool exchanges = partner >= 0 && partner < machine_.nodes.size(node_);
+        const int partner = here ? opponent_of(local_, step, ranks) : -1;
+        const bool exchanges = partner >= 0 && partner < wiring_.nodes.size(node_);
         const double rate = rate_of_all(
-            exchanges ? workbench_->exchange(machine_.nodes.rank(node_, partner)) : Work{});
+            exchanges ? workbench_->exchange(wiring_.nodes.rank(node_, partner)) : Work{});
         keep(rate_inside, rate, std::max(partner, 0));
       }
 }
@@ -190,23 +181,22 @@ double Probe::rate_of_all(const Work& work) {
 void Probe::measure_between() {
   if (messages_ == 0)
     choose_messages();
-  const auto steps = tournament(machine_.nodes.count());
-  for (std::size_t s = 0; s < steps.size(); ++s) {
-    const std::string stage =
-        fmt::format("links between nodes, pairs {} of {}", s + 1, steps.size());
-    const auto [node, peer] = opponent(steps[s]);
+  const int steps = steps_of_tournament(wiring_.nodes.count());
+  for (int step = 0; step < steps; ++step) {
+    const std::string stage = fmt::format("links between nodes, pairs {} of {}", step + 1, steps);
+    const auto [node, peer] = opponent(step);
     const auto keep_rates = [&](const char* quantity) {
       for (int half = 0; half < halves; ++half)
         keep(quantity, rate(*workbench_, peer, messages_, message_bytes_), node);
     };
-    for (int adapter = 0; adapter < machine_.adapters; ++adapter) {
+    for (int adapter = 0; adapter < wiring_.adapters; ++adapter) {
       next(stage);
-      if (peer < 0 || adapter != machine_.adapter_of(rank_))
+      if (peer < 0 || adapter != wiring_.adapter_of(rank_))
         continue;
       keep(latency_between, latency(*workbench_, peer), node);
       keep_rates(rate_between);
     }
-    if (machine_.adapters == 1)
+    if (wiring_.adapters == 1)
       continue;
     next(stage);
     if (peer >= 0)
@@ -218,12 +208,11 @@ void Probe::measure_between() {
 void Probe::choose_messages() {
   next("links between nodes, first messages");
   double mine = nothing;
-  const auto [node, peer] = opponent(tournament(machine_.nodes.count()).front());
-  if (peer >= 0) {
+  if (const int peer = opponent(0).second; peer >= 0) {
     (void)rate(*workbench_, peer, 1, first_message);  // connects
     mine = rate(*workbench_, peer, 1, first_message);
   }
-  std::vector<double> all = all_gather(mine, own_.comm, "gathering rates of ranks");
+  std::vector<double> all = comm::mpi::all_gather(mine, own_.comm, "gathering rates of ranks");
   std::erase_if(all, [](double value) { return std::isnan(value); });
   const double bytes =
       std::max<double>(first_message, median(all) * options_.link_seconds / halves);
@@ -232,25 +221,11 @@ void Probe::choose_messages() {
 }
 
 /// The node and the rank that this rank exchanges with; -1: none, or it drives no adapter.
-std::pair<int, int> Probe::opponent(const Pairs& pairs) const {
-  const int adapter = machine_.adapter_of(rank_), node = partner_in(pairs, node_);
-  if (node < 0 || machine_.driver(node_, adapter) != rank_)
+std::pair<int, int> Probe::opponent(int step) const {
+  const int adapter = wiring_.adapter_of(rank_);
+  const int node = opponent_of(node_, step, wiring_.nodes.count());
+  if (node < 0 || wiring_.driver(node_, adapter) != rank_)
     return {-1, -1};
-  return {node, machine_.driver(node, adapter)};
-}
-
-/// [quantity][rank][partner]
-std::vector<std::vector<double>> Probe::gather() const {
-  std::vector<std::vector<double>> all;
-  for (const Quantity& quantity : quantities_) {
-    const std::vector<double>& mine = values_.at(quantity.name);
-    const int count = mine.size();
-    std::vector<double>& values =
-        all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
-    check_mpi(
-        MPI_Gather(mine.data(), count, MPI_DOUBLE, values.data(), count, MPI_DOUBLE, 0, own_.comm),
-        "MPI_Gather");
-  }
-  return all;
+  return {node, wiring_.driver(node, adapter)};
 }
 }  // namespace minitaw::screen

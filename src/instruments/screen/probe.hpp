@@ -59,9 +59,10 @@ struct ProbeOptions {
   std::function<void()> done{};
 };
 
-/// Steps of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or
-/// n if n is odd.
-std::vector<std::vector<std::pair<int, int>>> tournament(int n);
+/// Steps of a tournament, in which each two of 0 .. n - 1 meet once (the circle method).
+int steps_of_tournament(int n);
+/// Whom `one` meets in a step; -1: no one.
+int opponent_of(int one, int step, int n);
 
 /// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part
 /// sleep.
@@ -74,7 +75,7 @@ public:
       ProbeOptions options,
       std::unique_ptr<Workbench> workbench);
 
-  const Machine& machine() const { return machine_; }
+  const Wiring& wiring() const { return wiring_; }
 
   /// All that a round measures, in a fixed order.
   const std::vector<Quantity>& quantities() const { return quantities_; }
@@ -90,17 +91,16 @@ private:
   double rate_of_all(const Work& work);
   void measure_between();
   void choose_messages();
-  std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const;
-  std::vector<std::vector<double>> gather() const;
+  std::pair<int, int> opponent(int step) const;
 
-  bool has_pairs_inside() const { return machine_.partners(Partner::inside) > 1; }
+  bool has_pairs_inside() const { return wiring_.partners(Partner::inside) > 1; }
 
   double largest(double mine) const { return comm::mpi::largest(mine, own_.comm); }
 
   ProbeOptions options_;
   std::unique_ptr<Workbench> workbench_;
   std::vector<Kernel> kernels_;
-  Machine machine_;
+  Wiring wiring_;
   std::vector<topology::RankPlace> ranks_;
   int rank_, node_, local_;
   comm::mpi::OwnComm own_;

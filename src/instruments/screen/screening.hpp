@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -35,7 +36,8 @@ struct Quantity {
   bool between_nodes() const { return partner == Partner::node; }
 };
 
-struct Machine {
+/// Nodes, and which rank drives which adapter.
+struct Wiring {
   topology::Groups nodes{{1}};
   int adapters = 1;  ///< of each node
 
@@ -49,7 +51,7 @@ struct Machine {
 };
 
 /// One quantity, measured in some rounds.
-struct Measured {
+struct Measurement {
   Quantity quantity;
   /// [round][rank * partners + partner], in the quantity's units; NaN where nothing was measured.
   std::vector<std::vector<double>> rounds{};
@@ -57,14 +59,16 @@ struct Measured {
 };
 
 /// The smallest part of the machine that explains what was found.
-struct Part {
+struct Suspect {
   enum Kind { rank, node, adapter, link } kind = rank;
 
-  /// That it consists of: those of a node, the driver of an adapter, both ends of a link. Several
-  /// ranks, or drivers of several adapters: they do not reach what is expected.
+  /// The ranks of a node, the driver of an adapter, both ends of a link. Several ranks, or drivers
+  /// of several adapters, do not reach what is expected.
   std::vector<int> ranks{};
 
-  friend auto operator<=>(const Part&, const Part&) = default;
+  bool has(int one) const { return std::ranges::count(ranks, one) > 0; }
+
+  friend auto operator<=>(const Suspect&, const Suspect&) = default;
 };
 
 struct Evidence {
@@ -72,12 +76,12 @@ struct Evidence {
   std::string way{};        ///< ", out" or ", in" of an adapter, ", to rank 3" of a link
   double value = 0;         ///< median over these rounds, in the quantity's units
   double usual = 0;         ///< median of the peers' values, or what is expected
-  std::int64_t rounds = 0;  ///< in which the part stood out
+  std::int64_t rounds = 0;  ///< in which the suspect stood out
   bool expected = false;    ///< `usual` is, by a machine file
 };
 
 struct Culprit {
-  Part part;
+  Suspect suspect;
   std::vector<Evidence> evidence{};
 };
 
@@ -105,12 +109,12 @@ struct Judgement {
 /// named only for what no load explains. `least_loss`: share of a rate that is worth a word; 0: the
 /// quantity's own.
 Judgement judge(
-    const Machine& machine, const std::vector<Measured>& measured, double least_loss = 0);
+    const Wiring& wiring, const std::vector<Measurement>& measured, double least_loss = 0);
 
 /// "adapter of node 1 (rank 2)", "link between rank 2 (node 1) and rank 4 (node 2)"; `names` are
 /// those of nodes.
 std::string name_of(
-    const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
+    const Suspect& suspect, const Wiring& wiring, const std::vector<std::string>& names);
 /// In the customary unit: "33.4 Mbit/s" (between nodes) or "4.17 MB/s" of B/s, "17 GFLOP/s",
 /// "26.0 us" or "5.04 ms" of s, "3 %" of 1
 std::string readable(double value, const Quantity& quantity);
@@ -118,14 +122,14 @@ std::string readable(double value, const Quantity& quantity);
 std::string text_of(const Evidence& evidence);
 /// "13 % less", "24.0 us more", "none"
 std::string text_of(double smallest, const Quantity& quantity);
-/// Nodes that a part is on, ascending.
-std::vector<int> nodes_of(const Part& part, const Machine& machine);
+/// Nodes that a suspect is on, ascending.
+std::vector<int> nodes_of(const Suspect& suspect, const Wiring& wiring);
 
 /// All that is known of a machine.
 struct Screening {
-  const Machine& machine;
-  std::vector<std::string> nodes{};  ///< their names
-  std::vector<Measured> measured{};  ///< by quantity
+  const Wiring& wiring;
+  std::vector<std::string> nodes{};     ///< their names
+  std::vector<Measurement> measured{};  ///< by quantity
   Judgement judgement{};
 };
 

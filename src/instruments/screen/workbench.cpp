@@ -21,19 +21,17 @@ struct Triad {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
-/// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on
-/// zeros.
 template <class E>
-struct OwnMatrix : kernels::Matrix<E> {
-  Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
+using OwnMatrix = Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace>;
 
-  OwnMatrix(const ExecutionSpace& exec, std::int64_t rows, std::int64_t columns)
-      : memory("minitaw::screen", rows, columns) {
-    static_cast<kernels::Matrix<E>&>(*this) = memory;
-    const kernels::Vector<E> all(memory.data(), memory.size());
-    kernels::uniform<E>(exec, all, {}, 0, UniformRow{{}, {}, 0.0F, 1.0F});
-  }
-};
+/// Random values: a device draws less power, and runs faster, on zeros.
+template <class E>
+OwnMatrix<E> random_matrix(const ExecutionSpace& exec, std::int64_t rows, std::int64_t columns) {
+  const OwnMatrix<E> matrix("minitaw::screen", rows, columns);
+  const kernels::Vector<E> all(matrix.data(), matrix.size());
+  kernels::uniform<E>(exec, all, {}, 0, UniformRow{{}, {}, 0.0F, 1.0F});
+  return matrix;
+}
 
 Work finished(const ExecutionSpace& exec, double amount, std::function<void()> launch) {
   return {amount, [exec, launch = std::move(launch)] {
@@ -45,8 +43,9 @@ Work finished(const ExecutionSpace& exec, double amount, std::function<void()> l
 /// FLOP of the product that widens the MLP.
 template <class E>
 Work product(const model::Shape& s, const ExecutionSpace& exec) {
-  const OwnMatrix<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn, s.hidden),
-      y(exec, s.tokens(), 2 * s.ffn);
+  const auto x = random_matrix<E>(exec, s.tokens(), s.hidden),
+             w = random_matrix<E>(exec, 2 * s.ffn, s.hidden),
+             y = random_matrix<E>(exec, s.tokens(), 2 * s.ffn);
   const double flop = 2.0 * (s.tokens() * s.hidden * 2 * s.ffn);
   return finished(exec, flop, [=] { kernels::linear_forward<E>(exec, y, x, w); });
 }
@@ -121,10 +120,11 @@ public:
       all = {{"matrix product", "FLOP/s", [this] { return product<E>(shape_, exec_); }},
           {"triad", "B/s", [this] { return triad(exec_); }}};
     });
-    if (kernels::on_host)
-      return all;
-    all.push_back({"copy to the device", "B/s", [this] { return copy(exec_, true); }});
-    all.push_back({"copy from the device", "B/s", [this] { return copy(exec_, false); }});
+    for (const bool to_device : {true, false})
+      if (!kernels::on_host)
+        all.push_back({to_device ? "copy to the device" : "copy from the device", "B/s", [=, this] {
+                         return copy(exec_, to_device);
+                       }});
     return all;
   }
 

@@ -13,31 +13,23 @@ constexpr double least_ratio = 1.1;
 /// be wrong by, at begin and end together.
 constexpr double least_share = 0.05, clock_error = 0.02;
 
-Slowest found_in(const Row& row) {
-  return {row.integer(rank_name), row.real(ratio_name)};
-}
-
 std::string sentence(const std::vector<Row>& rows) {
-  Slowest all;
-  for (const Row& row : rows) {
-    if (row.integer("ranks") == 1 || row.integer("samples") == 0)
-      continue;
-    const Slowest here = found_in(row);
-    if (all.rank < 0)
-      all = here;
-    if (here.rank != all.rank || !(here.ratio > least_ratio))
-      return {};
-    all.ratio = std::min(all.ratio, here.ratio);
-  }
-  if (all.rank < 0)
+  std::vector<Slowest> all;
+  for (const Row& row : rows)
+    if (row.integer("ranks") > 1 && row.integer("samples") > 0)
+      all.push_back({row.integer(rank_name), row.real(ratio_name)});
+  const auto excuses = [&](const Slowest& found) {
+    return found.rank != all[0].rank || !(found.ratio > least_ratio);
+  };
+  if (all.empty() || std::ranges::any_of(all, excuses))
     return {};
   return fmt::format("rank {} computes slowest in every case, at least {:.0f} % longer than the "
                      "median of the ranks; minitaw screen measures each alone",
-      all.rank,
-      100 * (all.ratio - 1));
+      all[0].rank,
+      100 * (std::ranges::min(all, {}, &Slowest::ratio).ratio - 1));
 }
 
-/// Of a rank in a step: ends of a pipeline compute more than the rest.
+/// FLOPs of a rank in a step: ends of a pipeline compute more than the rest.
 double planned_flops(const engine::Runtime& runtime) {
   double sum = 0;
   for (const schedule::Action& a : runtime.own_program().actions)
@@ -46,26 +38,20 @@ double planned_flops(const engine::Runtime& runtime) {
 }
 }  // namespace
 
-void Comparison::begin_case(const harness::RunningCase& running) {
-  rank_ = running.runtime.rank();
-  steps_ = running.settings.steps;
-}
-
 void Comparison::before_step(int step) {
   if (step == 0)
     begin_ = rates::core_use(cores_, stat_);
 }
 
-void Comparison::after_step(int step) {
-  if (step + 1 == steps_)
-    end_ = rates::core_use(cores_, stat_);
+void Comparison::after_step(int /*step*/) {
+  end_ = rates::core_use(cores_, stat_);
 }
 
 void Comparison::after_case(const harness::RunningCase& running, CaseResult& result) {
   const auto uses = comm::mpi::gather(end_ - begin_, running.comm, "gathering loads of cores");
   const auto works =
       comm::mpi::gather(planned_flops(running.runtime), running.comm, "gathering FLOPs");
-  if (rank_ != 0 || others_ran(places_, uses))
+  if (running.runtime.rank() != 0 || others_ran(places_, uses))
     return;
   std::vector<double> times;
   for (std::size_t rank = 0; rank < result.time.size(); ++rank)

@@ -31,7 +31,6 @@ public:
         places_(std::move(places)),
         stat_(std::move(stat)) {}
 
-  void begin_case(const harness::RunningCase& running) override;
   void before_step(int step) override;
   void after_step(int step) override;
   void after_case(const harness::RunningCase& running, CaseResult& result) override;
@@ -40,7 +39,6 @@ private:
   std::vector<int> cores_;
   std::vector<topology::RankPlace> places_;
   std::filesystem::path stat_;
-  int rank_ = 0, steps_ = 0;  ///< of the case
   rates::CoreUse begin_, end_;
 };
 }  // namespace minitaw::slowest

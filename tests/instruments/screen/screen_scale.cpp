@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   using namespace minitaw::screen;
   const int nodes = argc > 1 ? std::atoi(argv[1]) : 512, tries = argc > 2 ? std::atoi(argv[2]) : 20;
-  const Machine machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
+  const Wiring machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
   std::mt19937 bits(1);
   std::normal_distribution<double> normal;
   const auto noise = [&](const Quantity&) { return noise_of(bits, normal); };
@@ -22,18 +22,18 @@ int main(int argc, char** argv) {
     const bool healthy = fault.factor == 1 && fault.delay == 0;
     planted += healthy ? 0 : 1;
     for (const Culprit& c : culprits)
-      (c.part == fault.part && !healthy ? hits : others) += 1;
+      (c.suspect == fault.suspect && !healthy ? hits : others) += 1;
   };
   for (int i = 0; i < tries; ++i) {
     const int rank = any(4 * nodes), other = (rank + 4 * (1 + any(nodes - 1))) % (4 * nodes);
     plant("none", {{}});
     for (const double factor : {0.5, 0.8, 0.85}) {
-      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Part::rank, {rank}}, factor});
-      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Part::adapter, {rank}}, factor});
+      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Suspect::rank, {rank}}, factor});
+      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Suspect::adapter, {rank}}, factor});
       plant(fmt::format("link at {:.0f} %", 100 * factor),
-          {{Part::link, {std::min(rank, other), std::max(rank, other)}}, factor});
+          {{Suspect::link, {std::min(rank, other), std::max(rank, other)}}, factor});
     }
-    plant("adapter with 50 us more", {{Part::adapter, {rank}}, 1, 50e-6});
+    plant("adapter with 50 us more", {{Suspect::adapter, {rank}}, 1, 50e-6});
   }
   fmt::print(
       "| fault, {} nodes of 4 | planted | found | named besides |\n|---|---|---|---|\n", nodes);

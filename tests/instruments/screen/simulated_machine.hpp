@@ -11,7 +11,7 @@ namespace minitaw::screen {
 /// A fault of a simulated machine: what it does to a rate (a factor), or to a latency (seconds
 /// more).
 struct Fault {
-  Part part;
+  Suspect suspect;
   double factor = 1, delay = 0;
 };
 
@@ -25,7 +25,7 @@ inline double noise_of(std::mt19937& bits, std::normal_distribution<double>& nor
 /// `load` the share of a rank's cores that others take.
 class SimulatedMachine {
 public:
-  SimulatedMachine(Machine machine,
+  SimulatedMachine(Wiring machine,
       std::vector<Fault> faults,
       std::function<double(const Quantity&)> noise,
       std::function<double(int round, int rank)> load = nullptr)
@@ -34,18 +34,18 @@ public:
         noise_(std::move(noise)),
         load_(std::move(load)) {}
 
-  [[nodiscard]] std::vector<Measured> measure(int rounds) const {
-    std::vector<Measured> all = {{{"matrix product", "FLOP/s"}},
+  [[nodiscard]] std::vector<Measurement> measure(int rounds) const {
+    std::vector<Measurement> all = {{{"matrix product", "FLOP/s"}},
         {{"triad", "B/s"}},
         {{"rate inside", "B/s", Partner::inside}},
         {{"rate between", "B/s", Partner::node}},
         {{"latency", "s", Partner::node}}};
     for (int round = 0; round < rounds; ++round)
-      for (Measured& m : all)
+      for (Measurement& m : all)
         m.rounds.push_back(draw(m.quantity));
     if (!load_)
       return all;
-    Measured& load = all.emplace_back(Measured{{"load", "1"}});
+    Measurement& load = all.emplace_back(Measurement{{"load", "1"}});
     for (int round = 0; round < rounds; ++round) {
       load.rounds.emplace_back();
       for (int rank = 0; rank < machine_.nodes.ranks(); ++rank)
@@ -69,7 +69,7 @@ private:
           continue;
         double factor = 1, delay = 0;
         for (const Fault& fault : faults_)
-          if (touches(fault.part, q, from, to)) {
+          if (touches(fault.suspect, q, from, to)) {
             factor = std::min(factor, fault.factor);
             delay += fault.delay;
           }
@@ -80,18 +80,18 @@ private:
   }
 
   /// A slow rank is slow in all that it does; an adapter slows what passes it; a link its two ends.
-  [[nodiscard]] bool touches(const Part& part, const Quantity& q, int from, int to) const {
-    const auto is_one = [&](int rank) { return std::ranges::count(part.ranks, rank) > 0; };
-    switch (part.kind) {
-    case Part::rank: return is_one(from) || is_one(to);
-    case Part::node: return !q.is_of_links() && is_one(to);
-    case Part::adapter: return q.partner == Partner::node && (is_one(from) || is_one(to));
-    case Part::link: return q.is_of_links() && is_one(from) && is_one(to) && from != to;
+  [[nodiscard]] bool touches(const Suspect& suspect, const Quantity& q, int from, int to) const {
+    const auto is_one = [&](int rank) { return suspect.has(rank); };
+    switch (suspect.kind) {
+    case Suspect::rank: return is_one(from) || is_one(to);
+    case Suspect::node: return !q.is_of_links() && is_one(to);
+    case Suspect::adapter: return q.partner == Partner::node && (is_one(from) || is_one(to));
+    case Suspect::link: return q.is_of_links() && is_one(from) && is_one(to) && from != to;
     }
     return false;
   }
 
-  Machine machine_;
+  Wiring machine_;
   std::vector<Fault> faults_;
   std::function<double(const Quantity&)> noise_;
   std::function<double(int round, int rank)> load_;

@@ -9,16 +9,16 @@
 
 namespace minitaw::screen {
 namespace {
-std::vector<Part> parts_of(const std::vector<Culprit>& culprits) {
-  std::vector<Part> who;
+std::vector<Suspect> parts_of(const std::vector<Culprit>& culprits) {
+  std::vector<Suspect> who;
   for (const Culprit& c : culprits)
-    who.push_back(c.part);
+    who.push_back(c.suspect);
   std::ranges::sort(who);
   return who;
 }
 
 std::vector<Culprit> culprits_of(
-    const Machine& m, const std::vector<Measured>& measured, double least_loss = 0) {
+    const Wiring& m, const std::vector<Measurement>& measured, double least_loss = 0) {
   return judge(m, measured, least_loss).culprits;
 }
 
@@ -30,7 +30,7 @@ public:
 
   double noise() { return noise_of(bits_, normal_); }
 
-  Machine machine(int least_nodes) {
+  Wiring machine(int least_nodes) {
     std::vector<int> sizes(least_nodes + below(7));
     for (int& size : sizes)
       size = 2 + below(4);
@@ -44,7 +44,7 @@ private:
 
 /// Three rounds on the machine with this fault.
 std::vector<Culprit> screened(
-    const Machine& machine, const std::vector<Fault>& faults, Random& random) {
+    const Wiring& machine, const std::vector<Fault>& faults, Random& random) {
   return judge(machine,
       SimulatedMachine(machine, faults, [&](const Quantity&) { return random.noise(); }).measure(3))
       .culprits;
@@ -59,62 +59,62 @@ TEST(Judge, NothingStandsOutOnAHealthyMachine) {
 }
 
 /// Draws a fault of one kind on random machines, which nothing but this fault explains.
-void finds(Part::Kind kind, double factor, double delay) {
+void finds(Suspect::Kind kind, double factor, double delay) {
   Random random(test::seed());
   int missed = 0;
   for (int i = 0; i < 100; ++i) {
-    const Machine m = random.machine(3);
+    const Wiring m = random.machine(3);
     const int node = random.below(m.nodes.count()),
               other = (node + 1 + random.below(m.nodes.count() - 1)) % m.nodes.count();
     const int adapter = random.below(m.adapters), driver = m.driver(node, adapter);
     Fault fault{{kind, {driver}}, factor, delay};
-    if (kind == Part::rank)
-      fault.part.ranks = {m.nodes.rank(node, random.below(m.nodes.size(node)))};
-    if (kind == Part::node)
-      fault.part.ranks = m.nodes.members(node);
-    if (kind == Part::link) {
-      fault.part.ranks.push_back(m.driver(other, adapter));
-      std::ranges::sort(fault.part.ranks);
+    if (kind == Suspect::rank)
+      fault.suspect.ranks = {m.nodes.rank(node, random.below(m.nodes.size(node)))};
+    if (kind == Suspect::node)
+      fault.suspect.ranks = m.nodes.members(node);
+    if (kind == Suspect::link) {
+      fault.suspect.ranks.push_back(m.driver(other, adapter));
+      std::ranges::sort(fault.suspect.ranks);
     }
     const std::vector<Culprit> found = screened(m, {fault}, random);
-    missed += parts_of(found) == std::vector{fault.part} ? 0 : 1;
-    EXPECT_TRUE(found.empty() || kind != Part::link || found.front().evidence.size() > 1);
+    missed += parts_of(found) == std::vector{fault.suspect} ? 0 : 1;
+    EXPECT_TRUE(found.empty() || kind != Suspect::link || found.front().evidence.size() > 1);
   }
   EXPECT_LE(missed, 2) << "of 100 faults of kind " << kind;
 }
 
 TEST(Judge, ASlowRankIsNamedAndNoOther) {
-  finds(Part::rank, 0.7, 0);
+  finds(Suspect::rank, 0.7, 0);
 }
 
 TEST(Judge, ANodeWhoseRanksAreAllSlowIsNamed) {
-  finds(Part::node, 0.7, 0);
+  finds(Suspect::node, 0.7, 0);
 }
 
 TEST(Judge, ASlowAdapterIsNamedAndNotItsLinks) {
-  finds(Part::adapter, 0.4, 0);
+  finds(Suspect::adapter, 0.4, 0);
 }
 
 TEST(Judge, AnAdapterWithMoreLatencyIsNamed) {
-  finds(Part::adapter, 1, 5e-3);
+  finds(Suspect::adapter, 1, 5e-3);
 }
 
 TEST(Judge, ASlowLinkBetweenNodesIsNamedAndNotItsEnds) {
-  finds(Part::link, 0.4, 0);
+  finds(Suspect::link, 0.4, 0);
 }
 
 /// Values by hand: four ranks on one node, two rounds.
-Measured products(const std::vector<std::vector<double>>& rounds) {
+Measurement products(const std::vector<std::vector<double>>& rounds) {
   return {{"matrix product", "FLOP/s"}, rounds};
 }
 
 TEST(Judge, ASlowMomentIsNoCulprit) {
-  const Machine m{topology::Groups({4}), 1};
+  const Wiring m{topology::Groups({4}), 1};
   EXPECT_TRUE(
       culprits_of(m, {products({{10, 10, 6, 10}, {10, 6, 10, 10}, {10, 10, 10, 10}})}).empty());
   const auto found =
       culprits_of(m, {products({{10, 10, 6, 10}, {10, 10, 10, 10}, {10, 10, 7, 10}})});
-  ASSERT_EQ(parts_of(found), (std::vector<Part>{{Part::rank, {2}}}));
+  ASSERT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::rank, {2}}}));
   const Evidence& evidence = found[0].evidence.at(0);
   EXPECT_EQ(std::tuple(evidence.rounds, evidence.value, evidence.usual), std::tuple(2, 6.5, 10));
   EXPECT_EQ(text_of(Evidence{{"matrix product", "FLOP/s"}, "", 6.5e9, 10e9, 2}),
@@ -148,8 +148,8 @@ TEST(Judge, ThresholdsByHand) {
 }
 
 TEST(Judge, AmongFewPeersAMomentIsTwiceAsLarge) {
-  const Machine few{topology::Groups({6}), 1}, many{topology::Groups({9}), 1};
-  const auto named = [](const Machine& m, double slow, double other) {
+  const Wiring few{topology::Groups({6}), 1}, many{topology::Groups({9}), 1};
+  const auto named = [](const Wiring& m, double slow, double other) {
     std::vector<std::vector<double>> rounds(3, std::vector<double>(m.nodes.ranks(), 10));
     rounds[0][2] = rounds[1][2] = slow;
     rounds[2][2] = other;
@@ -162,7 +162,7 @@ TEST(Judge, AmongFewPeersAMomentIsTwiceAsLarge) {
 }
 
 TEST(Judge, HalfOfManyPeersMayBeSlow) {
-  const Machine m{topology::Groups({10}), 1};
+  const Wiring m{topology::Groups({10}), 1};
   const std::vector<double> round = {10, 6, 10, 6, 10, 6, 10, 6, 10, 6};
   EXPECT_EQ(culprits_of(m, {products({round, round})}).size(), 5U)
       << "and tell nothing of the spread of the others";
@@ -176,9 +176,9 @@ bool is_named_beside(int times, int others) {
     rounds[i % 3][i] = 7;
   for (int i = 0; i < times; ++i)
     rounds[i][99] = 7;
-  const std::vector<Part> found =
+  const std::vector<Suspect> found =
       parts_of(culprits_of({topology::Groups({100}), 1}, {products(rounds)}));
-  EXPECT_TRUE(found.empty() || (found.size() == 1 && found[0] == Part{Part::rank, {99}}));
+  EXPECT_TRUE(found.empty() || (found.size() == 1 && found[0] == Suspect{Suspect::rank, {99}}));
   return !found.empty();
 }
 
@@ -192,17 +192,17 @@ TEST(Judge, AmongManyRanksChanceNamesNone) {
 }
 
 TEST(Judge, OfTwoNodesOfARankTheSlowerRankIsNamedAndTheSlowDirectionOfTheLink) {
-  const Machine m{topology::Groups({1, 1}), 1};
+  const Wiring m{topology::Groups({1, 1}), 1};
   EXPECT_EQ(parts_of(culprits_of(m, {products({{10, 8}, {10, 8}})})),
-      (std::vector<Part>{{Part::rank, {1}}}));
+      (std::vector<Suspect>{{Suspect::rank, {1}}}));
   const double none = std::nan("");
   const std::vector<double> round = {
       none, 9, 3, none};  // [to][from]: rank 0 receives 9, rank 1 receives 3
   const auto found = culprits_of(m, {{{"rate", "B/s", Partner::node}, {round, round}}});
-  ASSERT_EQ(parts_of(found), (std::vector<Part>{{Part::link, {0, 1}}}));
+  ASSERT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::link, {0, 1}}}));
   ASSERT_EQ(found[0].evidence.size(), 1U);
   EXPECT_EQ(found[0].evidence[0].way, ", to rank 1");
-  EXPECT_EQ(nodes_of(found[0].part, m), (std::vector{0, 1}));
+  EXPECT_EQ(nodes_of(found[0].suspect, m), (std::vector{0, 1}));
 }
 
 /// Messages between four nodes of one rank, [to][from], of which those of nodes 1 and 2 differ.
@@ -216,7 +216,7 @@ std::vector<double> between(double usual, double to_2, double to_1) {
 }
 
 TEST(Judge, ALinkIsJudgedByWhatItsTwoEndsReach) {
-  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const Wiring m{topology::Groups({1, 1, 1, 1}), 1};
   const auto names = [&](double link, bool sends) {
     std::vector<double> round = between(9, 0, 9);
     for (int peer : {0, 2, 3})
@@ -226,7 +226,7 @@ TEST(Judge, ALinkIsJudgedByWhatItsTwoEndsReach) {
   };
   for (const bool sends : {true, false}) {  // rank 1 sends, or rank 2 receives, 8.3 from all others
     EXPECT_TRUE(names(7.6, sends).empty()) << "8 % less than they reach";
-    EXPECT_EQ(names(7.3, sends), (std::vector<Part>{{Part::link, {1, 2}}})) << "12 % less";
+    EXPECT_EQ(names(7.3, sends), (std::vector<Suspect>{{Suspect::link, {1, 2}}})) << "12 % less";
   }
 }
 
@@ -237,84 +237,87 @@ TEST(Judge, AnAdapterIsAsGoodAsAQuarterOfItsPartners) {
       round[7 * r] = std::nan("");
     for (int from = good + 1; from < 6; ++from)
       round[1 * 6 + from] = 4;
-    const Measured rates{{"rate", "B/s", Partner::node}, {round, round}};
+    const Measurement rates{{"rate", "B/s", Partner::node}, {round, round}};
     const auto found = culprits_of({topology::Groups({1, 1, 1, 1, 1, 1}), 1}, {rates});
     EXPECT_EQ(found.size(), good == 1 ? 1U : 3U);
-    EXPECT_EQ(found[0].part.kind, good == 1 ? Part::adapter : Part::link);
+    EXPECT_EQ(found[0].suspect.kind, good == 1 ? Suspect::adapter : Suspect::link);
     EXPECT_EQ(found[0].evidence.at(0).way, good == 1 ? ", in" : ", to rank 1");
   }
 }
 
 TEST(Judge, ASlowAdapterExcusesNoLinkInsideItsNode) {
-  const Machine m{topology::Groups({3, 3, 3}), 1};
-  const std::vector<Fault> faults = {{{Part::adapter, {3}}, 0.5}, {{Part::link, {3, 4}}, 0.4}};
+  const Wiring m{topology::Groups({3, 3, 3}), 1};
+  const std::vector<Fault> faults = {
+      {{Suspect::adapter, {3}}, 0.5}, {{Suspect::link, {3, 4}}, 0.4}};
   const auto found =
       culprits_of(m, SimulatedMachine(m, faults, [](const Quantity&) { return 1; }).measure(2));
-  EXPECT_EQ(parts_of(found), (std::vector<Part>{{Part::adapter, {3}}, {Part::link, {3, 4}}}));
-  const std::vector<Fault> node = {{{Part::node, {3, 4, 5}}, 0.5}, {{Part::adapter, {3}}, 0.5}};
+  EXPECT_EQ(
+      parts_of(found), (std::vector<Suspect>{{Suspect::adapter, {3}}, {Suspect::link, {3, 4}}}));
+  const std::vector<Fault> node = {
+      {{Suspect::node, {3, 4, 5}}, 0.5}, {{Suspect::adapter, {3}}, 0.5}};
   const auto slow =
       culprits_of(m, SimulatedMachine(m, node, [](const Quantity&) { return 1; }).measure(2));
-  EXPECT_EQ(parts_of(slow), (std::vector<Part>{{Part::node, {3, 4, 5}}}))
+  EXPECT_EQ(parts_of(slow), (std::vector<Suspect>{{Suspect::node, {3, 4, 5}}}))
       << "which excuses its adapter";
 }
 
 TEST(Judge, TwoSlowRanksOfThreeAreNotTheirNode) {
   const std::vector<double> two = {10, 10, 10, 8, 10, 8, 10, 10, 10},
                             three = {10, 10, 10, 8, 8, 8, 10, 10, 10};
-  const Machine m{topology::Groups({3, 3, 3}), 1};
+  const Wiring m{topology::Groups({3, 3, 3}), 1};
   const auto found = culprits_of(m, {products({two, two})});
-  EXPECT_EQ(parts_of(found), (std::vector<Part>{{Part::rank, {3}}, {Part::rank, {5}}}));
-  EXPECT_EQ(nodes_of(found.at(1).part, m), std::vector{1});
+  EXPECT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::rank, {3}}, {Suspect::rank, {5}}}));
+  EXPECT_EQ(nodes_of(found.at(1).suspect, m), std::vector{1});
   const auto node = culprits_of(m, {products({three, three})});
-  ASSERT_EQ(parts_of(node), (std::vector<Part>{{Part::node, {3, 4, 5}}}));
-  EXPECT_EQ(nodes_of(node[0].part, m), std::vector{1});
+  ASSERT_EQ(parts_of(node), (std::vector<Suspect>{{Suspect::node, {3, 4, 5}}}));
+  EXPECT_EQ(nodes_of(node[0].suspect, m), std::vector{1});
   const std::vector<double> one = {10, 10, 10, 8, 10, 10, 10, 10, 10};
   EXPECT_EQ(parts_of(culprits_of(m, {products({one, one}), {{"triad", "B/s"}, {three, three}}})),
-      (std::vector<Part>{{Part::rank, {3}}, {Part::node, {3, 4, 5}}}));
+      (std::vector<Suspect>{{Suspect::rank, {3}}, {Suspect::node, {3, 4, 5}}}));
   const auto twice = culprits_of(m, {products({one, one}), {{"triad", "B/s"}, {one, one}}});
   EXPECT_TRUE(twice.size() == 1 && twice[0].evidence.size() == 2);
 }
 
 TEST(Judge, MicrosecondsMakeNoLatency) {
-  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const Wiring m{topology::Groups({1, 1, 1, 1}), 1};
   const auto names = [&](double seconds) {
     const std::vector<double> round = between(10e-6, seconds, 10e-6);
     return culprits_of(m, {{{"latency", "s", Partner::node}, {round, round}}});
   };
   EXPECT_TRUE(names(28e-6).empty()) << "(28 + 10) / (10 + 10) is less than 2";
   const auto found = names(32e-6);
-  ASSERT_EQ(parts_of(found), (std::vector<Part>{{Part::link, {1, 2}}}));
+  ASSERT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::link, {1, 2}}}));
   EXPECT_EQ(text_of(found[0].evidence.at(0)),
       "latency, to rank 2: 32.0 us where 10.0 us is usual (3.2 times) in 2 rounds");
 }
 
 TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
-  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const Wiring m{topology::Groups({1, 1, 1, 1}), 1};
   const std::vector<double> slow = between(9, 3, 3);
-  const Measured rates{{"rate", "B/s", Partner::node}, {slow, slow}};
+  const Measurement rates{{"rate", "B/s", Partner::node}, {slow, slow}};
   EXPECT_EQ(parts_of(culprits_of(m, {products({{10, 7.2, 10, 10}, {10, 7.2, 10, 10}}), rates})),
-      (std::vector<Part>{{Part::rank, {1}}, {Part::link, {1, 2}}}));
+      (std::vector<Suspect>{{Suspect::rank, {1}}, {Suspect::link, {1, 2}}}));
   EXPECT_EQ(parts_of(culprits_of(m, {products({{10, 6, 10, 10}, {10, 6, 10, 10}}), rates})),
-      (std::vector<Part>{{Part::rank, {1}}}));
+      (std::vector<Suspect>{{Suspect::rank, {1}}}));
   const std::vector<double> held_up = {10, 5, 10, 10}, usual(4, 10);
   EXPECT_EQ(parts_of(culprits_of(
                 m, {products({held_up, usual, held_up}), {rates.quantity, {slow, slow, slow}}})),
-      (std::vector<Part>{{Part::rank, {1}}, {Part::link, {1, 2}}}))
+      (std::vector<Suspect>{{Suspect::rank, {1}}, {Suspect::link, {1, 2}}}))
       << "but not while the rank is not slow";
   const std::vector<double> late = between(1e-4, 1e-3, 1e-3);
-  const Measured latencies{{"latency", "s", Partner::node}, {late, late, late}};
+  const Measurement latencies{{"latency", "s", Partner::node}, {late, late, late}};
   EXPECT_EQ(parts_of(culprits_of(m, {products({held_up, held_up, held_up}), latencies})),
-      (std::vector<Part>{{Part::rank, {1}}, {Part::link, {1, 2}}}))
+      (std::vector<Suspect>{{Suspect::rank, {1}}, {Suspect::link, {1, 2}}}))
       << "slow kernels make no latency";
 }
 
 TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {
-  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const Wiring m{topology::Groups({1, 1, 1, 1}), 1};
   const std::vector<double> rate = between(9, 3, 9), latency = between(1e-4, 1e-4, 5e-3);
   const auto found = culprits_of(m,
       {{{"rate", "B/s", Partner::node}, {rate, rate}},
           {{"latency", "s", Partner::node}, {latency, latency}}});
-  ASSERT_EQ(parts_of(found), (std::vector<Part>{{Part::link, {1, 2}}}));
+  ASSERT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::link, {1, 2}}}));
   EXPECT_EQ(list_of(found[0].evidence, &Evidence::way),
       (std::vector<std::string>{", to rank 2", ", to rank 1"}));
 }
@@ -330,13 +333,13 @@ struct Cluster {
   /// 1e9.
   Judgement screened(const std::vector<Fault>& faults, double expected = nothing) {
     const auto noise = [&](const Quantity&) { return std::exp(deviation * normal(bits)); };
-    std::vector<Measured> measured = SimulatedMachine(machine, faults, noise, load).measure(3);
+    std::vector<Measurement> measured = SimulatedMachine(machine, faults, noise, load).measure(3);
     measured[3].expected = expected;
     return judge(machine, measured);
   }
 
   /// Times of 100 that these, and no others, are named.
-  int found(const std::vector<Fault>& faults, std::vector<Part> who, double expected = nothing) {
+  int found(const std::vector<Fault>& faults, std::vector<Suspect> who, double expected = nothing) {
     int count = 0;
     std::ranges::sort(who);
     for (int i = 0; i < 100; ++i)
@@ -344,7 +347,7 @@ struct Cluster {
     return count;
   }
 
-  Machine machine;
+  Wiring machine;
   std::mt19937 bits;
   std::normal_distribution<double> normal;
   double deviation = 0.01;
@@ -352,14 +355,14 @@ struct Cluster {
 };
 
 Fault adapter(int rank, double factor, double delay = 0) {
-  return {{Part::adapter, {rank}}, factor, delay};
+  return {{Suspect::adapter, {rank}}, factor, delay};
 }
 
 TEST(Judge, OneSlowAdapterIsFoundOnThreeFourAndSixNodes) {
   for (const int nodes : {3, 4, 6}) {
     Cluster cluster(nodes);
     for (const double rate : {0.7, 0.6, 0.5})
-      EXPECT_GE(cluster.found({adapter(2, rate)}, {{Part::adapter, {2}}}), 98)
+      EXPECT_GE(cluster.found({adapter(2, rate)}, {{Suspect::adapter, {2}}}), 98)
           << nodes << " " << rate;
     EXPECT_GE(cluster.found({}, {}), 98) << nodes;
   }
@@ -368,24 +371,24 @@ TEST(Judge, OneSlowAdapterIsFoundOnThreeFourAndSixNodes) {
 TEST(Judge, OfTwoSlowAdaptersOfThreeTheBetterOneNeedsARateThatIsExpected) {
   const std::vector<Fault> two = {adapter(2, 0.7), adapter(4, 0.55)};
   Cluster three(3), four(4);
-  EXPECT_GE(three.found(two, {{Part::adapter, {4}}}), 98);
-  EXPECT_GE(three.found(two, {{Part::adapter, {4}}, {Part::adapter, {0, 2}}}, 1e9), 98);
+  EXPECT_GE(three.found(two, {{Suspect::adapter, {4}}}), 98);
+  EXPECT_GE(three.found(two, {{Suspect::adapter, {4}}, {Suspect::adapter, {0, 2}}}, 1e9), 98);
   const std::vector<Culprit> found = three.screened(two, 1e9).culprits;
   EXPECT_EQ(found.at(0).evidence.size(), 2U) << "out and in, beside its peers";
-  EXPECT_GE(four.found(two, {{Part::adapter, {2}}, {Part::adapter, {4}}}), 98)
+  EXPECT_GE(four.found(two, {{Suspect::adapter, {2}}, {Suspect::adapter, {4}}}), 98)
       << "two good ones show both";
 }
 
 TEST(Judge, HalfARateBesideMoreLatencyAreTwoCulprits) {
   Cluster cluster(3);
   EXPECT_GE(cluster.found({adapter(2, 0.5), adapter(4, 1, 5e-3)},
-                {{Part::adapter, {2}}, {Part::adapter, {4}}}),
+                {{Suspect::adapter, {2}}, {Suspect::adapter, {4}}}),
       98);
 }
 
 TEST(Judge, ASlowRankExplainsNeitherLatencyNorAMuchSlowerAdapter) {
   Cluster cluster(3);
-  const Part rank{Part::rank, {2}}, port{Part::adapter, {2}};
+  const Suspect rank{Suspect::rank, {2}}, port{Suspect::adapter, {2}};
   EXPECT_GE(cluster.found({{rank, 0.6}}, {rank}), 98);
   EXPECT_GE(cluster.found({{rank, 0.6}, {port, 1, 5e-3}}, {rank, port}), 98);
   EXPECT_GE(cluster.found({{rank, 0.8}, {port, 0.3}}, {rank, port}), 98);
@@ -402,15 +405,15 @@ TEST(Judge, BesideALoadNoPartIsNamed) {
     EXPECT_EQ(std::pair(judgement.loaded.size(), judgement.load), std::pair(std::size_t{6}, 0.8));
   }
   cluster.deviation = 0.01;  // what repeats all the same is no doing of a load
-  EXPECT_GE(cluster.found({adapter(2, 0.6)}, {{Part::adapter, {2}}}), 98);
+  EXPECT_GE(cluster.found({adapter(2, 0.6)}, {{Suspect::adapter, {2}}}), 98);
   cluster.deviation = 0.12;
-  EXPECT_GE(cluster.found({{{Part::rank, {1}}, 0.3}}, {}), 80)
+  EXPECT_GE(cluster.found({{{Suspect::rank, {1}}, 0.3}}, {}), 80)
       << "70 % less, but ten deviations of 12 % are more";
 }
 
 /// Ranks 10, but rank 2 as given; others take `load` of the cores of ranks 2 and 3 in these rounds.
 Judgement beside(const std::vector<double>& of_rank_2, double load, const std::set<int>& rounds) {
-  Measured products_of{{"product", "FLOP/s"}}, loads{{"load", "1"}};
+  Measurement products_of{{"product", "FLOP/s"}}, loads{{"load", "1"}};
   for (std::size_t r = 0; r < of_rank_2.size(); ++r) {
     products_of.rounds.push_back({10, 10, of_rank_2[r], 10, 10, 10});
     const double taken = rounds.contains(static_cast<int>(r)) ? load : 0.02;
@@ -428,9 +431,9 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
   const Judgement twice = beside({7, 7, 10}, 0.5, {0, 1});
   EXPECT_TRUE(twice.culprits.empty());
   EXPECT_EQ(twice.loaded, (std::vector{2, 3})) << "the others are judged";
-  const Measured taken{{"load", "1"}, std::vector<std::vector<double>>(3, {1, 1, 1, 0})};
+  const Measurement taken{{"load", "1"}, std::vector<std::vector<double>>(3, {1, 1, 1, 0})};
   const std::vector<double> slow = {10, 6, 10, 10}, usual(4, 10);
-  const Machine m{topology::Groups({4}), 1};
+  const Wiring m{topology::Groups({4}), 1};
   EXPECT_EQ(culprits_of(m, {products({slow, slow, slow}), taken}).size(), 1U)
       << "clear in all rounds";
   EXPECT_TRUE(culprits_of(m, {products({slow, slow, usual}), taken}).empty()) << "but not in most";
@@ -448,7 +451,7 @@ void expect_promise(Cluster& cluster,
     const double size = sizes(cluster.bits);
     const Judgement judgement = cluster.screened({fault(size)});
     const double smallest = judgement.smallest.at(quantity);
-    const bool named = parts_of(judgement.culprits) == std::vector{Part{Part::adapter, {2}}};
+    const bool named = parts_of(judgement.culprits) == std::vector{Suspect{Suspect::adapter, {2}}};
     above += size > smallest ? 1 : 0;
     found += size > smallest && named ? 1 : 0;
     below += size < smallest / 3 ? 1 : 0;
@@ -469,7 +472,7 @@ TEST(Judge, TheSmallestLossIsWhatWouldHaveBeenNamed) {
 }
 
 TEST(Judge, TheSmallestLossByHand) {
-  const Machine m{topology::Groups({3}), 1};
+  const Wiring m{topology::Groups({3}), 1};
   const auto smallest = [&](const std::vector<std::vector<double>>& rounds, double least_loss = 0) {
     return judge(m, {products(rounds)}, least_loss).smallest.at(0);
   };
@@ -500,19 +503,19 @@ TEST(Judge, AMachineThatIsSlowAllOverIsNotAsExpected) {
   for (const std::vector<double>& round : {two, three}) {
     const auto found = rates_expected(round, 100);
     const std::vector<int> all = round.size() == 4 ? std::vector{0, 1} : std::vector{0, 1, 2};
-    ASSERT_EQ(parts_of(found), (std::vector<Part>{{Part::adapter, all}}));
+    ASSERT_EQ(parts_of(found), (std::vector<Suspect>{{Suspect::adapter, all}}));
     const Evidence& e = found[0].evidence.at(0);
     EXPECT_EQ(std::tuple(e.value, e.usual, e.rounds, e.expected), std::tuple(70.0, 100.0, 2, true));
     EXPECT_TRUE(rates_expected(round, 87).empty()) << "80.5 %";
     EXPECT_EQ(rates_expected(round, 88).size(), 1U) << "79.5 %";
   }
-  Measured slow = products({{4, 4, 4, 9}, {4, 4, 4, 9}});
+  Measurement slow = products({{4, 4, 4, 9}, {4, 4, 4, 9}});
   slow.expected = 10;
   EXPECT_EQ(parts_of(culprits_of({topology::Groups({4}), 1}, {slow})),
-      (std::vector<Part>{{Part::rank, {0, 1, 2}}}))
+      (std::vector<Suspect>{{Suspect::rank, {0, 1, 2}}}))
       << "most are slow";
   const auto late = [](double expected) {
-    const Measured latency{{"latency", "s"}, {{90e-6}, {90e-6}}, expected};
+    const Measurement latency{{"latency", "s"}, {{90e-6}, {90e-6}}, expected};
     return culprits_of({topology::Groups({1}), 1}, {latency}).size();
   };
   EXPECT_EQ(std::pair(late(39e-6), late(41e-6)), std::pair(std::size_t{1}, std::size_t{0}))

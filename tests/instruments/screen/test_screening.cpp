@@ -14,27 +14,27 @@ constexpr double giga = 1e9;
 
 /// Rounds without noise: rates of 1 G, latencies of 20 us, a hundredth of the cores taken by
 /// others.
-std::vector<Measured> usual(const Machine& machine, int rounds) {
+std::vector<Measurement> usual(const Wiring& machine, int rounds) {
   const auto ratio = [](const Quantity&) { return 1.0; };
   return SimulatedMachine(machine, {}, ratio, [](int, int) { return 0.01; }).measure(rounds);
 }
 
 Screening screened(
-    const Machine& machine, const std::vector<Measured>& measured, double least_loss = 0) {
+    const Wiring& machine, const std::vector<Measurement>& measured, double least_loss = 0) {
   return {machine, {"alpha", "beta", "gamma"}, measured, judge(machine, measured, least_loss)};
 }
 
 std::string text_of(const Screening& screening) {
-  const std::vector<topology::RankPlace> places(screening.machine.nodes.ranks());
+  const std::vector<topology::RankPlace> places(screening.wiring.nodes.ranks());
   return table_text(screening) + findings_text(screening, places);
 }
 
-const Machine node_of_three{topology::Groups({3}), 1};
+const Wiring node_of_three{topology::Groups({3}), 1};
 
 /// Rank 1 computes at half the rate in three of five rounds; rank 0 adds 15 % less, and what it
 /// sends to rank 2 takes twice as long.
-std::vector<Measured> three_culprits() {
-  std::vector<Measured> measured = usual(node_of_three, 5);
+std::vector<Measurement> three_culprits() {
+  std::vector<Measurement> measured = usual(node_of_three, 5);
   measured.erase(measured.begin() + between, measured.begin() + load);
   for (int round = 0; round < 5; ++round) {
     if (round % 2 == 0)
@@ -106,7 +106,7 @@ TEST(Screening, NamesTheDeviceOfASlowRank) {
 }
 
 TEST(Screening, IsCleanWherePartsAreSlowInTooFewRoundsOrByTooLittle) {
-  std::vector<Measured> measured = usual(node_of_three, 4);
+  std::vector<Measurement> measured = usual(node_of_three, 4);
   for (int round = 0; round < 4; ++round) {
     if (round < 2)
       measured[product].rounds[round][2] = 0.5 * giga;
@@ -121,8 +121,8 @@ TEST(Screening, IsCleanWherePartsAreSlowInTooFewRoundsOrByTooLittle) {
 /// What passes the adapter of node 1 is slow, and the way between nodes 0 and 2 is long; then node
 /// 0 is slow as a whole, which makes no link long.
 TEST(Screening, SaysWhichAdapterWhichLinkAndWhichNode) {
-  const Machine machine{topology::Groups({2, 2, 1}), 1};
-  std::vector<Measured> measured = usual(machine, 2);
+  const Wiring machine{topology::Groups({2, 2, 1}), 1};
+  std::vector<Measurement> measured = usual(machine, 2);
   for (int round = 0; round < 2; ++round) {
     std::vector<double>& rates = measured[between].rounds[round];
     rates[3 * 2 + 0] = rates[3 * 2 + 2] = 0.4 * giga;
@@ -156,7 +156,7 @@ TEST(Screening, SaysWhichAdapterWhichLinkAndWhichNode) {
 
 /// Others take most of the cores of ranks 1 and 2 in two of three rounds, in which rank 1 is slow.
 TEST(Screening, IsInconclusiveBesideOtherPrograms) {
-  std::vector<Measured> measured = usual(node_of_three, 3);
+  std::vector<Measurement> measured = usual(node_of_three, 3);
   for (int round = 0; round < 2; ++round) {
     std::vector<double>& loads = measured[load].rounds[round];
     loads[1] = loads[2] = 0.6;
@@ -179,7 +179,7 @@ TEST(Screening, IsInconclusiveBesideOtherPrograms) {
 
 /// Of all ranks with 1 GB/s.
 TEST(Screening, SaysWhatIsExpected) {
-  std::vector<Measured> measured = usual(node_of_three, 2);
+  std::vector<Measurement> measured = usual(node_of_three, 2);
   measured[triad].expected = 1.3 * giga;
   const Screening slow = screened(node_of_three, measured);
   const std::string text = text_of(slow);
@@ -203,7 +203,7 @@ TEST(Verdict, SaysWhatWasFoundAndEndsWithItsCode) {
     const Verdict v = verdict_of({node_of_three, {}, usual(node_of_three, 3), judgement});
     return fmt::format("{} {}", v.code, v.text);
   };
-  const Culprit culprit{{Part::adapter, {1}}};
+  const Culprit culprit{{Suspect::adapter, {1}}};
   EXPECT_EQ(verdict({}), "0 CLEAN: no part is slower than its peers in 3 rounds");
   EXPECT_EQ(verdict({.culprits = {culprit}}), "1 FOUND: 1 culprit in 3 rounds");
   Judgement loaded{.loaded = {0, 1, 3}, .load = 0.93};
@@ -213,38 +213,38 @@ TEST(Verdict, SaysWhatWasFoundAndEndsWithItsCode) {
   EXPECT_EQ(verdict(loaded), "1 FOUND: 1 culprit in 3 rounds; " + taken);
 }
 
-TEST(Machine, RanksOfANodeShareItsAdaptersEvenly) {
-  const Machine m{topology::Groups({4, 2}), 2};
+TEST(Wiring, RanksOfANodeShareItsAdaptersEvenly) {
+  const Wiring m{topology::Groups({4, 2}), 2};
   std::vector<int> adapters;
   for (int r = 0; r < 6; ++r)
     adapters.push_back(m.adapter_of(r));
   EXPECT_EQ(adapters, (std::vector{0, 0, 1, 1, 0, 1}));
-  EXPECT_EQ(std::tuple(m.driver(0, 1), Machine{topology::Groups({1}), 2}.driver(0, 1)),
-      std::tuple(2, -1));
+  EXPECT_EQ(
+      std::tuple(m.driver(0, 1), Wiring{topology::Groups({1}), 2}.driver(0, 1)), std::tuple(2, -1));
   EXPECT_EQ(std::tuple(m.rank_of(Partner::node, 3, 1), m.rank_of(Partner::inside, 4, 3)),
       std::tuple(5, -1));
 }
 
-TEST(Machine, CulpritsHaveTheirNames) {
-  const Machine m{topology::Groups({2, 4, 2}), 2}, one{topology::Groups({2, 4}), 1};
+TEST(Wiring, CulpritsHaveTheirNames) {
+  const Wiring m{topology::Groups({2, 4, 2}), 2}, one{topology::Groups({2, 4}), 1};
   const std::vector<std::string> names = {"alpha", "beta", "gamma"};
-  EXPECT_EQ(name_of({{Part::rank, {3}}}, m, names), "rank 3 (beta)");
-  EXPECT_EQ(name_of({{Part::node, {2, 3, 4, 5}}}, m, names), "beta");
-  EXPECT_EQ(name_of({{Part::adapter, {4}}}, m, names), "adapter 1 of beta (rank 4)");
-  EXPECT_EQ(name_of({{Part::adapter, {2}}}, one, names), "adapter of beta (rank 2)");
+  EXPECT_EQ(name_of({Suspect::rank, {3}}, m, names), "rank 3 (beta)");
+  EXPECT_EQ(name_of({Suspect::node, {2, 3, 4, 5}}, m, names), "beta");
+  EXPECT_EQ(name_of({Suspect::adapter, {4}}, m, names), "adapter 1 of beta (rank 4)");
+  EXPECT_EQ(name_of({Suspect::adapter, {2}}, one, names), "adapter of beta (rank 2)");
   EXPECT_EQ(
-      name_of({{Part::link, {1, 4}}}, m, names), "link between rank 1 (alpha) and rank 4 (beta)");
-  EXPECT_EQ(name_of({{Part::link, {0, 2}}}, one, names),
+      name_of({Suspect::link, {1, 4}}, m, names), "link between rank 1 (alpha) and rank 4 (beta)");
+  EXPECT_EQ(name_of({Suspect::link, {0, 2}}, one, names),
       "link between rank 0 (alpha) and rank 2 (beta), or the adapter at one of its ends");
-  EXPECT_EQ(name_of({{Part::link, {0, 1}}}, one, names),
+  EXPECT_EQ(name_of({Suspect::link, {0, 1}}, one, names),
       "link between rank 0 (alpha) and rank 1 (alpha), or one of the two");
-  EXPECT_EQ(name_of({{Part::adapter, {0, 2}}}, one, names),
+  EXPECT_EQ(name_of({Suspect::adapter, {0, 2}}, one, names),
       "an adapter of ranks 0,2, or the network between them");
-  EXPECT_EQ(name_of({{Part::rank, {0, 2, 3, 5}}}, one, names), "ranks 0,2-3,5");
-  EXPECT_EQ(nodes_of({Part::adapter, {2, 6}}, m), (std::vector{1, 2}));
+  EXPECT_EQ(name_of({Suspect::rank, {0, 2, 3, 5}}, one, names), "ranks 0,2-3,5");
+  EXPECT_EQ(nodes_of({Suspect::adapter, {2, 6}}, m), (std::vector{1, 2}));
 }
 
-TEST(Machine, QuantitiesHaveTheirCustomaryUnits) {
+TEST(Wiring, QuantitiesHaveTheirCustomaryUnits) {
   const Quantity triad{"triad", "B/s"}, rate{"rate", "B/s", Partner::node}, latency{"latency", "s"};
   EXPECT_EQ(readable(46.25e9, triad), "46.2 GB/s");
   EXPECT_EQ(readable(1.5e6, rate), "12 Mbit/s");
