@@ -145,7 +145,6 @@ private:
 
   bool can_start();
   bool may_join(const LaneState& lane) const;
-  [[nodiscard]] Start start();
   Sides begin(Place place);
   void advance(Place finished);
   void wake(int rank);

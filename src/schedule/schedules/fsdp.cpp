@@ -38,7 +38,7 @@ public:
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1)
       return {builder_.owned(0, shard)};
-    const bool divided = keeping_.weights == Copies::per_group;
+    const bool divided = keeping_.weights == Holder::group;
     RankBuffers& copies = kept_.copies_for(visit);
     if (!copies.empty() && !divided)
       return copies;
@@ -61,20 +61,19 @@ public:
   RankBuffers gradients(int shard) {
     if (builder_.ranks() == 1)
       return {builder_.accumulator(0, shard)};
-    return keeping_.sums == Copies::per_rank ? kept_.sums_of(shard)
-                                             : new_buffers(SlotClass::gradient);
+    return keeping_.sums == Holder::rank ? kept_.sums_of(shard) : new_buffers(SlotClass::gradient);
   }
 
   /// Adds the gradient to the accumulators of the slices, or to the sums until the `last`
   /// micro-batch.
   void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    if (builder_.ranks() == 1 || (keeping_.sums == Copies::per_rank && !last))
+    if (builder_.ranks() == 1 || (keeping_.sums == Holder::rank && !last))
       return;
-    if (keeping_.sums == Copies::per_rank)
+    if (keeping_.sums == Holder::rank)
       gradients = kept_.load_sums(shard, tick, is_inside(two_levels_));
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
-    if (keeping_.sums == Copies::per_group) {
+    if (keeping_.sums == Holder::group) {
       kept_.add_to_sums(builder_.everyone(), shard, tick, gradients, last);
       if (!last)
         return;
@@ -94,9 +93,9 @@ private:
 
   /// A group of one rank shares its copy with no one, a group of all ranks has the owners.
   Keeping in_groups(Keeping keeping) const {
-    for (Copies* copies : {&keeping.weights, &keeping.sums})
-      if (!two_levels_ && *copies == Copies::per_group)
-        *copies = builder_.groups().count() > 1 ? Copies::per_rank : Copies::none;
+    for (Holder* holder : {&keeping.weights, &keeping.sums})
+      if (!two_levels_ && *holder == Holder::group)
+        *holder = builder_.groups().count() > 1 ? Holder::rank : Holder::owner;
     return keeping;
   }
 
