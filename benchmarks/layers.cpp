@@ -105,7 +105,7 @@ void add_linears(Kernels& kernels, const Shape& s) {
   add_linear<E>(kernels, "wo", t, s.heads * s.head_dim(), h, 1);
   add_linear<E>(kernels, "w13", t, h, 2 * f, 0);
   add_linear<E>(kernels, "w2", t, f, h, 1);
-  add_linear<E>(kernels, "head", model::loss_slice(s), h, s.vocab, 0);
+  add_linear<E>(kernels, "head", model::loss_tile(s), h, s.vocab, 0);
 }
 
 /// x [T, H] with its gain and the statistics of its rows.
@@ -362,7 +362,7 @@ struct Loss {
 /// The step takes the loss in slices of tokens, so that not all logits exist at a time.
 template <class E>
 void add_loss(Kernels& kernels, const Shape& s) {
-  const std::int64_t rows = model::loss_slice(s), vocab = s.vocab;
+  const std::int64_t rows = model::loss_tile(s), vocab = s.vocab;
   const double t = real(rows), cells = real(rows * vocab);
   add_kernel(kernels,
       "cross_entropy/" + model::name_of(s.dtype),

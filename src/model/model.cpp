@@ -379,21 +379,21 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
     clear<float>(exec_, o.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
-  const std::int64_t slice = loss_slice(shape);
+  const std::int64_t tile = loss_tile(shape);
   with_element(shape.dtype, [&]<class E>(E) {
     const auto gain = vector_of<const E>(o.weights, norm);
     const auto weight = matrix_of<const E>(o.weights, head);
-    for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
-      const std::int64_t rows = std::min(slice, shape.tokens() - begin);
+    for (std::int64_t begin = 0; begin < shape.tokens(); begin += tile) {
+      const std::int64_t rows = std::min(tile, shape.tokens() - begin);
       const bool adds = o.accumulate || begin > 0;
       const auto part =
           matrix_at<E>(o.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
-      const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
-      const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
-      const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
-      const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
-      const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
+      const auto normed = matrix_at<E>(workspace_, plan_.tile_normed, rows, shape.hidden);
+      const auto slope = matrix_at<E>(workspace_, plan_.tile_gradient, rows, shape.hidden);
+      const auto rstd = vector_at<float>(workspace_, plan_.tile_rstd, rows);
+      const auto logits = matrix_at<E>(workspace_, plan_.tile_logits, rows, shape.vocab);
+      const auto losses = vector_at<double>(workspace_, plan_.tile_losses, rows);
       const auto partial = matrix_at<float>(workspace_,
           plan_.block[Intermediate::gain_partial1],
           kernels::rmsnorm_chunks(rows),

@@ -64,13 +64,13 @@ std::size_t plan_block(
 }
 
 std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  const std::int64_t slice = loss_slice(shape);
+  const std::int64_t tile = loss_tile(shape);
   Carver carver{begin};
-  plan.slice_normed = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
-  plan.slice_gradient = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
-  plan.slice_rstd = carver.take(slice, fp32);
-  plan.slice_logits = carver.take(slice * shape.vocab, bytes_of(shape.dtype));
-  plan.slice_losses = carver.take(slice, fp64);
+  plan.tile_normed = carver.take(tile * shape.hidden, bytes_of(shape.dtype));
+  plan.tile_gradient = carver.take(tile * shape.hidden, bytes_of(shape.dtype));
+  plan.tile_rstd = carver.take(tile, fp32);
+  plan.tile_logits = carver.take(tile * shape.vocab, bytes_of(shape.dtype));
+  plan.tile_losses = carver.take(tile, fp64);
   return carver.end;
 }
 
@@ -120,7 +120,7 @@ Extents extents_of(Intermediate part, const Shape& shape) {
   return of_part[static_cast<std::size_t>(part)];
 }
 
-std::int64_t loss_slice(const Shape& shape) {
+std::int64_t loss_tile(const Shape& shape) {
   const std::int64_t most = largest_logits / shape.vocab;
   const std::int64_t whole_tiles = most > 64 ? most / 64 * 64 : most;
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));

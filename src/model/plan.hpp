@@ -87,12 +87,12 @@ struct WorkspacePlan {
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
   BlockRegions block;  ///< what is not kept; both gain_partial are one place, also the loss's
 
-  // The loss, one slice of tokens at a time (C tokens).
-  Region slice_normed;    ///< [C, H]
-  Region slice_gradient;  ///< [C, H]
-  Region slice_rstd;      ///< [C] fp32
-  Region slice_logits;    ///< [C, V]
-  Region slice_losses;    ///< [C] fp64
+  // The loss, one tile of tokens at a time (C tokens).
+  Region tile_normed;    ///< [C, H]
+  Region tile_gradient;  ///< [C, H]
+  Region tile_rstd;      ///< [C] fp32
+  Region tile_logits;    ///< [C, V]
+  Region tile_losses;    ///< [C] fp64
 
   // The embedding's gradient.
   Region index;  ///< [2 T + most_segments] int32: MicroBatch::index()
@@ -105,7 +105,7 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_du
 inline constexpr std::int64_t most_gain_chunks = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64
 /// where it can be.
-std::int64_t loss_slice(const Shape& shape);
+std::int64_t loss_tile(const Shape& shape);
 /// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token
 /// [T], and where each distinct token begins (most_segments), int32.
 std::size_t token_bytes(const Shape& shape);
