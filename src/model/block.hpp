@@ -450,7 +450,7 @@ private:
   }
 
   Matrix<float> partial(Intermediate part) const {
-    static_assert(most_gain_chunks == kernels::most_rmsnorm_chunks);
+    static_assert(most_gain_sums == kernels::most_rmsnorm_chunks);
     return Matrix<float>(
         place<float>(part), kernels::rmsnorm_chunks(shape_.tokens()), shape_.hidden);
   }

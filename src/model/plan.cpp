@@ -96,7 +96,7 @@ Extents extents_of(Intermediate part, const Shape& shape) {
   const std::int64_t rows = shape.tokens();
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
       heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
-      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
+      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_sums), shape.hidden};
   const Extents of_part[] = {hidden,
       qkv,
       heads,

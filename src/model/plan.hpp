@@ -30,7 +30,7 @@ enum class Intermediate {
   rstd2,          ///< of `middle`
   lse,            ///< [B, h, S / n] fp32: log-sum-exp of each row of scores
   delta,          ///< [B, h, S / n] fp32: sum of output x gradient of each row
-  gain_partial1,  ///< [chunks, H] fp32: partial sums of the gradients of both gains
+  gain_partial1,  ///< [R, H] fp32: partial sums of the gradients of both gains
   gain_partial2,
 };
 
@@ -46,7 +46,7 @@ struct Extents {
   std::int64_t rows, cols;
 };
 
-/// Extents of an intermediate result of a block; chunks: the most.
+/// Extents of an intermediate result of a block; R is min(T, most_gain_sums).
 Extents extents_of(Intermediate part, const Shape& shape);
 
 /// Of a block. Those of a shard lie one behind another.
@@ -102,7 +102,7 @@ struct WorkspacePlan {
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
-inline constexpr std::int64_t most_gain_chunks = 512;
+inline constexpr std::int64_t most_gain_sums = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64
 /// where it can be.
 std::int64_t loss_tile(const Shape& shape);

@@ -149,7 +149,7 @@ Footprint footprint_of(const Program& program, int number, const Layout& layout)
       add_optimiser(layout.embeddings.slice);
   }
   result.workspace = rounded(model::plan_workspace(layout, duties_of(rank)).bytes);
-  result.staging = 2 * chunk_bytes * staged.size();
+  result.staging = 2 * piece_bytes * staged.size();
   for (const int m : token_batches_of(rank))
     result.tokens += model::token_bytes(layout.shape_of(m));
 

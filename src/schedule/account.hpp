@@ -55,7 +55,7 @@ ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_r
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
-inline constexpr std::size_t chunk_bytes = 256 * 1024;
+inline constexpr std::size_t piece_bytes = 256 * 1024;
 
 /// A slot of a rank and its size: that of the largest content in the program.
 struct SlotSize {
@@ -71,7 +71,7 @@ struct Footprint {
   std::vector<std::size_t> optimiser;
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
-  std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
+  std::size_t staging = 0;    ///< 2 piece_bytes per lane with reduce, reduce_scatter or all_reduce
   /// model::token_bytes of each micro-batch; pinned host memory beside a device.
   std::size_t tokens = 0;
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above

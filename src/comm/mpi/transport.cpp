@@ -574,7 +574,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world,
 
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Piece staging) {
-  constexpr std::size_t share = 2 * schedule::chunk_bytes;
+  constexpr std::size_t share = 2 * schedule::piece_bytes;
   const auto& actions = program.ranks[program.rank_of(rank_in(world, program))].actions;
   LaneMemories memories;
   for (const auto& row : schedule::table_of<Lane>) {

@@ -34,7 +34,7 @@ public:
 /// that are used in turn.
 struct Memory {
   std::size_t piece_bytes =
-      schedule::chunk_bytes;  ///< equal on all ranks, or messages would not match
+      schedule::piece_bytes;  ///< equal on all ranks, or messages would not match
   std::size_t ahead = 4;      ///< receives that a collective keeps open
   /// A ring sends so many pieces of its slice before it passes on what arrives.
   std::size_t window = std::numeric_limits<std::size_t>::max();
@@ -71,7 +71,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world,
     const schedule::Program& program,
     const LaneMemories& memory,
     const std::string& name);
-/// For buffers in host memory. `staging`: 2 chunk_bytes for each lane with reductions, in order;
+/// For buffers in host memory. `staging`: 2 piece_bytes for each lane with reductions, in order;
 /// else LogicError.
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Piece staging);
