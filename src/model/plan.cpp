@@ -11,7 +11,7 @@ constexpr std::size_t bf16 = 2, fp32 = 4, fp64 = 8, int32 = 4;
 
 /// Hands out regions of a buffer, one behind another.
 struct Carver {
-  std::size_t end = 0;  ///< of those that have been taken
+  std::size_t end = 0;  ///< of the last region
 
   Region take(std::int64_t elements, std::size_t element_bytes) {
     const Region region{end, elements * element_bytes};
@@ -35,7 +35,8 @@ BlockPlan plan_of(const Shape& shape, const std::vector<Intermediate>& parts) {
   return plan;
 }
 
-/// Halves of a backward visit pass on what they share in `deferred`: an undivided one has it here.
+/// Lays out the scratch of a block. The halves of a backward visit share results in `deferred`; an
+/// undivided visit has them here.
 std::size_t plan_block(
     WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
   using enum Intermediate;
@@ -74,10 +75,10 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
   return carver.end;
 }
 
-/// Of cuDNN's backward attention for a run of queries, as cuDNN 9.19 says: sums of their gradients
-/// and a number a row, fp32; with grouped heads, gradients of keys and values of every query head,
-/// bf16. Where keys lie apart, what it cannot write in place comes before that: statistics of the
-/// run, and gradients of its keys and values.
+/// Returns what cuDNN's backward attention needs for a run of queries, as cuDNN 9.19 says: sums of
+/// their gradients and a number a row, fp32; with grouped heads also gradients of keys and values
+/// of every query head, bf16. Where keys lie apart, it cannot write everything in place: statistics
+/// of the run, and gradients of its keys and values, come before that.
 std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
   const std::int64_t kv_heads = shape.kv_heads / shape.key_parts, d = shape.head_dim();
   const std::int64_t heads = shape.heads / shape.key_parts * shape.micro_batch;

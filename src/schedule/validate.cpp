@@ -97,9 +97,8 @@ private:
 
   void check_communicator(const Communicator& c) const {
     const int ranks = program_.groups.ranks();
-    if (c.among_replicas() ? program_.replicas == 1 : !std::ranges::all_of(c.ranks, [=](int rank) {
-          return within(rank, ranks);
-        }))
+    const auto exists = [=](int rank) { return within(rank, ranks); };
+    if (c.among_replicas() ? program_.replicas == 1 : !std::ranges::all_of(c.ranks, exists))
       fail(same_collectives,
           place_,
           "communicator {} must name ranks from 0 to {}",
