@@ -22,22 +22,20 @@ Ranks round_robin_owners(const Groups& groups, int shards) {
   return list_of(std::views::iota(0, shards), [&](int s) { return round[s % groups.ranks()]; });
 }
 
-/// Decides who sends each shard to whom, and returns its gradient.
+/// Decides who sends each shard to whom, and who returns its gradient.
 ///
-/// Weights: the owner broadcasts inside its own group; for another group it sends to one rank
-/// there, the group leader for this shard (same local index where it exists), which broadcasts.
+/// The owner broadcasts the weights inside its own group. To another group it sends them to one
+/// rank, the group leader for this shard (same local index where it exists), which broadcasts.
 /// Gradients go the same way back: reduced to the owner inside its group, else to the leader, which
-/// sends the sum; the owner adds it to its accumulator. (arXiv 2511.09741, GWPS and DBS;
-/// docs/schedules.md on the published rule.)
+/// sends the sum; the owner adds it to its accumulator. (arXiv 2511.09741, GWPS and DBS; see
+/// docs/schedules.md for the published rule.)
 ///
-/// With rails > 1, a message between groups is divided into as many parts, or as many as both
-/// groups have ranks. Each part goes from the rank of one group to the rank of the other with the
-/// same local index: the owner scatters the parts in its group, the other group gathers them;
-/// gradients come back likewise.
+/// With rails > 1, a message between groups is divided into so many parts, at most the ranks of
+/// the smaller group. Each part passes between ranks with the same local index: the owner scatters
+/// the parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS one
-/// of all ranks. What stays in a group is with its leaders for the shard, spread over its ranks as
-/// owned shards are.
+/// `groups` share a shard's visit: the topology's groups, or without GWPS one of all ranks. What
+/// stays in a group is with its leaders for the shard, spread over its ranks as owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const Groups& groups, Ranks owners, const Request& request)
@@ -270,14 +268,12 @@ private:
   std::vector<KeptBuffers> kept_;     ///< by group
 };
 
-/// Returns whether a message between groups may be divided: only if the owner sends it, and to a
-/// group.
+/// Returns whether a message between groups may be divided: only if its owner sends it to a group.
 bool may_share(const Spec& spec) {
   return !spec.options.contains("dbs") && !spec.options.contains("gwps");
 }
 
-/// rails=auto: a message uses as many adapters as a node has, and no more ranks than two groups
-/// have both.
+/// Gives rails=auto a value: the adapters of a node, but no more ranks than two groups have both.
 void settle(Request& request, int adapters) {
   auto& options = request.spec.options;
   if (!options.contains("rails") && may_share(request.spec)) {
@@ -307,8 +303,7 @@ void require(const Request& request) {
 /// group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
-  // One of each rank; or of each block, so that all take as long where blocks do not divide evenly
-  // among ranks.
+  // Shards of blocks take equally long, also where blocks do not divide evenly among ranks.
   const int shards = options.contains("shards") ? request.layers : request.ranks_of_replica();
   Builder builder(request, shards);
   const Groups groups =
@@ -323,7 +318,7 @@ Program make(const Request& request) {
 
   const int grad_ticks = number_of(request.spec, "grad_ticks");
   for (const int i : indices(all[0].visits())) {
-    // In the order of issue; as many buffers.
+    // The tick in which a group's gradient leaves.
     const auto leaves = [&](int group) {
       return std::min(all[group].visits()[i].tick + grad_ticks, all[group].last_tick() + 1);
     };
