@@ -25,6 +25,8 @@ std::int64_t elements_of(Data data, int shard, int micro_batch, const Layout& la
 }  // namespace
 
 Range moved(const Action& a, const Layout& layout) {
+  if (a.payload == Payload::none)
+    throw LogicError("a transfer of nothing");
   return range_of(
       elements_of(row_of(a.payload).data, a.shard, a.micro_batch, layout), {a.part, a.parts});
 }
