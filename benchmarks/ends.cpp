@@ -54,7 +54,7 @@ struct Loss {
 /// The step takes the loss in slices of tokens, so that not all logits exist at a time.
 template <class E>
 void add_loss_of(Kernels& kernels, const Shape& s) {
-  const std::int64_t rows = model::loss_slice(s), vocab = s.vocab;
+  const std::int64_t rows = model::loss_tile(s), vocab = s.vocab;
   const double t = rows, cells = rows * vocab;
   const Layer entropy{kernels,
       "cross_entropy/" + model::name_of(s.dtype),

@@ -80,7 +80,7 @@ void add_linears(Kernels& kernels, const Shape& s) {
   add_linear<E>(kernels, "wo", t, s.heads * s.head_dim(), h, 1);
   add_linear<E>(kernels, "w13", t, h, 2 * f, 0);
   add_linear<E>(kernels, "w2", t, f, h, 1);
-  add_linear<E>(kernels, "head", model::loss_slice(s), h, s.vocab, 0);
+  add_linear<E>(kernels, "head", model::loss_tile(s), h, s.vocab, 0);
 }
 
 /// x [T, H] with its gain and the statistics of its rows.

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
       app::print_error(error.what());
     return bad_input;
   } catch (const std::exception& error) {
-    app::print_error(error.what(), false);  // the validator draws a grid
+    app::print_error(error.what(), false);
     return failed;
   }
 }

@@ -14,7 +14,7 @@ class Ours final : public Backend {
 public:
   Ours(const std::string& transport, const Scopes& scopes, const comm::WaitPolicy& waiting)
       : waiting_(waiting),
-        staging_("minitaw::comm benchmark", 2 * schedule::chunk_bytes * (schedule::lanes - 1)),
+        staging_("minitaw::comm benchmark", 2 * schedule::piece_bytes * (schedule::lanes - 1)),
         made_(engine::make_transport(transport,
             {MPI_COMM_WORLD, scopes.program, {staging_.data(), staging_.size()}, waiting})) {}
 

@@ -42,7 +42,7 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
   std::int64_t sums = 0;
   for (int slice = 0; slice < shape.slices; ++slice) {
     const std::int64_t tokens = layout.shape_of(slice).tokens();
-    const std::int64_t planned = std::min(tokens, model::most_gain_chunks);
+    const std::int64_t planned = std::min(tokens, model::most_gain_sums);
     sums = std::max(sums, (planned - kernels::rmsnorm_chunks(tokens)) * shape.hidden);
   }
   const bool kept =

@@ -29,7 +29,7 @@ public:
 
   /// Partial sums of a gain's gradient [chunks, H].
   Matrix<float> partial(Intermediate which) const {
-    static_assert(most_gain_chunks == kernels::most_rmsnorm_chunks);
+    static_assert(most_gain_sums == kernels::most_rmsnorm_chunks);
     return Matrix<float>(
         matrix<float>(which).data(), kernels::rmsnorm_chunks(shape_.tokens()), shape_.hidden);
   }

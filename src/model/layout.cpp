@@ -13,11 +13,6 @@ namespace {
 /// Sizes of matrices must fit the 32-bit integers of BLAS, and a token is a 32-bit integer.
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
-void check_size(const char* key, std::int64_t value) {
-  if (value < 1 || value > largest)
-    throw InputError("{} = {}: it must be 1 to {}", key, value, largest);
-}
-
 /// Tokens that the length of every slice is a multiple of: 2 n chunks are equal.
 std::int64_t least_slice(const Shape& shape) {
   return shape.shares_sequences() ? 2 * shape.context.count : 1;
@@ -33,24 +28,23 @@ void check_sizes(const Shape& shape) {
       {"seq", shape.seq},
       {"micro_batch", shape.micro_batch}};
   for (const auto& [key, size] : sizes)
-    check_size(key, size);
+    if (size < 1 || size > largest)
+      throw InputError("{} = {}: it must be 1 to {}", key, size, largest);
   if (const auto [index, count] = shape.context; count < 1 || index < 0 || index >= count)
     throw LogicError("part {} of {} of a sequence", index, count);
-  if (shape.shares_sequences() && shape.seq % (2 * shape.context.count) != 0)
-    throw InputError(
-        "seq = {}: context = {} divides a sequence into {} equal chunks; use a multiple "
-        "of {}, or context = 1",
+  const std::int64_t least = least_slice(shape);
+  if (shape.seq % least != 0)
+    throw InputError("seq = {0}: context = {1} divides a sequence into {2} equal chunks; use a "
+                     "multiple of {2}, or context = 1",
         shape.seq,
         shape.context.count,
-        2 * shape.context.count,
-        2 * shape.context.count);
-  if (const std::int64_t least = shape.slices * least_slice(shape);
-      shape.slices < 1 || shape.seq < least)
+        least);
+  if (shape.slices < 1 || shape.seq < shape.slices * least)
     throw InputError("seq = {}: slices = {}{} need a sequence of at least {}",
         shape.seq,
         shape.slices,
         shape.shares_sequences() ? fmt::format(" with context = {}", shape.context.count) : "",
-        counted(least, "token"));
+        counted(shape.slices * least, "token"));
   if (shape.key_parts < 1 || shape.kv_heads % shape.key_parts != 0)
     throw InputError(
         "context_parts = {} does not divide kv_heads = {}", shape.key_parts, shape.kv_heads);
@@ -131,8 +125,8 @@ std::int64_t piece_of(std::int64_t elements, int pieces) {
 
 Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   Shard shard{{}, layers};
+  const std::int64_t hidden = shape.hidden, ffn = shape.ffn;
   for (int layer = first_layer; layer < first_layer + layers; ++layer) {
-    const std::int64_t hidden = shape.hidden, ffn = shape.ffn;
     append(shard, layer, Role::norm1, hidden, 1);
     append(shard, layer, Role::wqkv, shape.qkv(), hidden);
     append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
@@ -178,8 +172,7 @@ void check(const Shape& shape) {
 }
 
 std::vector<SequenceRun> runs_of(const Shape& shape) {
-  const std::int64_t chunk = shape.chunk();
-  const std::int64_t first = shape.span.begin;
+  const std::int64_t chunk = shape.chunk(), first = shape.span.begin;
   if (!shape.shares_sequences())
     return {{0, chunk, first}};
   const auto [index, count] = shape.context;
@@ -245,19 +238,16 @@ std::int64_t parameters(const Shape& shape) {
 }
 
 std::vector<const Flat*> Layout::parts() const {
-  std::vector<const Flat*> all;
-  for (const Shard& shard : shards)
-    all.push_back(&shard);
+  auto all = list_of(shards, [](const Shard& shard) -> const Flat* { return &shard; });
   all.push_back(&embeddings);
   return all;
 }
 
 BlockCosts block_costs(const Shape& shape) {
-  constexpr std::int64_t forward_and_backward = 3;
-  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
-                     attention = shape.seq * shape.heads * shape.head_dim();  // causal
-  return {passes * (block_matmul_parameters(shape) + attention),
-      forward_and_backward * shape.vocab * shape.hidden};
+  // Forward costs 1, backward 2, recomputation 1.
+  const std::int64_t passes = shape.recompute == Recompute::none ? 3 : 4;
+  const std::int64_t attention = shape.seq * shape.heads * shape.head_dim();  // causal
+  return {passes * (block_matmul_parameters(shape) + attention), 3 * shape.vocab * shape.hidden};
 }
 
 std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut) {

@@ -297,7 +297,7 @@ void Model::loss(const EndBuffers& b, double* loss, const MicroBatch& batch) {
     clear<float>(exec_, b.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
-  const std::int64_t slice = loss_slice(shape);
+  const std::int64_t tile = loss_tile(shape);
   with_element(shape.dtype, [&]<class E>(E) {
     const auto gain = vector_of<const E>(b.weights, norm);
     const auto weight = matrix_of<const E>(b.weights, head);
@@ -307,11 +307,11 @@ void Model::loss(const EndBuffers& b, double* loss, const MicroBatch& batch) {
       const auto part =
           matrix_at<E>(b.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
-      const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
-      const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
-      const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
-      const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
-      const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
+      const auto normed = matrix_at<E>(workspace_, plan_.tile_normed, rows, shape.hidden);
+      const auto slope = matrix_at<E>(workspace_, plan_.tile_gradient, rows, shape.hidden);
+      const auto rstd = vector_at<float>(workspace_, plan_.tile_rstd, rows);
+      const auto logits = matrix_at<E>(workspace_, plan_.tile_logits, rows, shape.vocab);
+      const auto losses = vector_at<double>(workspace_, plan_.tile_losses, rows);
       const auto partial = matrix_at<float>(workspace_,
           plan_.block[Intermediate::gain_partial1],
           kernels::rmsnorm_chunks(rows),

@@ -11,7 +11,7 @@ constexpr std::size_t bf16 = 2, fp32 = 4, fp64 = 8, int32 = 4;
 
 /// Hands out regions of a buffer, one behind another.
 struct Carver {
-  std::size_t end = 0;  ///< of those that have been taken
+  std::size_t end = 0;  ///< of the last region
 
   Region take(std::int64_t elements, std::size_t element_bytes) {
     const Region region{end, elements * element_bytes};
@@ -35,7 +35,8 @@ BlockPlan plan_of(const Shape& shape, const std::vector<Intermediate>& parts) {
   return plan;
 }
 
-/// Halves of a backward visit pass on what they share in `deferred`: an undivided one has it here.
+/// Lays out the scratch of a block. The halves of a backward visit share results in `deferred`; an
+/// undivided visit has them here.
 std::size_t plan_block(
     WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
   using enum Intermediate;
@@ -64,20 +65,20 @@ std::size_t plan_block(
 }
 
 std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  const std::int64_t slice = loss_slice(shape);
+  const std::int64_t tile = loss_tile(shape);
   Carver carver{begin};
-  plan.slice_normed = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
-  plan.slice_gradient = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
-  plan.slice_rstd = carver.take(slice, fp32);
-  plan.slice_logits = carver.take(slice * shape.vocab, bytes_of(shape.dtype));
-  plan.slice_losses = carver.take(slice, fp64);
+  plan.tile_normed = carver.take(tile * shape.hidden, bytes_of(shape.dtype));
+  plan.tile_gradient = carver.take(tile * shape.hidden, bytes_of(shape.dtype));
+  plan.tile_rstd = carver.take(tile, fp32);
+  plan.tile_logits = carver.take(tile * shape.vocab, bytes_of(shape.dtype));
+  plan.tile_losses = carver.take(tile, fp64);
   return carver.end;
 }
 
-/// Of cuDNN's backward attention for a run of queries, as cuDNN 9.19 says: sums of their gradients
-/// and a number a row, fp32; with grouped heads, gradients of keys and values of every query head,
-/// bf16. Where keys lie apart, what it cannot write in place comes before that: statistics of the
-/// run, and gradients of its keys and values.
+/// Returns what cuDNN's backward attention needs for a run of queries, as cuDNN 9.19 says: sums of
+/// their gradients and a number a row, fp32; with grouped heads also gradients of keys and values
+/// of every query head, bf16. Where keys lie apart, it cannot write everything in place: statistics
+/// of the run, and gradients of its keys and values, come before that.
 std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
   const std::int64_t kv_heads = shape.kv_heads / shape.key_parts, d = shape.head_dim();
   const std::int64_t heads = shape.heads / shape.key_parts * shape.micro_batch;
@@ -96,7 +97,7 @@ Extents extents_of(Intermediate part, const Shape& shape) {
   const std::int64_t rows = shape.tokens();
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
       heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
-      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
+      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_sums), shape.hidden};
   const Extents of_part[] = {hidden,
       qkv,
       heads,
@@ -120,7 +121,7 @@ Extents extents_of(Intermediate part, const Shape& shape) {
   return of_part[static_cast<std::size_t>(part)];
 }
 
-std::int64_t loss_slice(const Shape& shape) {
+std::int64_t loss_tile(const Shape& shape) {
   const std::int64_t most = largest_logits / shape.vocab;
   const std::int64_t whole_tiles = most > 64 ? most / 64 * 64 : most;
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));

@@ -30,7 +30,7 @@ enum class Intermediate {
   rstd2,          ///< of `middle`
   lse,            ///< [B, h, S / n] fp32: log-sum-exp of each row of scores
   delta,          ///< [B, h, S / n] fp32: sum of output x gradient of each row
-  gain_partial1,  ///< [chunks, H] fp32: partial sums of the gradients of both gains
+  gain_partial1,  ///< [R, H] fp32: partial sums of the gradients of both gains
   gain_partial2,
 };
 
@@ -46,7 +46,7 @@ struct Extents {
   std::int64_t rows, cols;
 };
 
-/// Extents of an intermediate result of a block; chunks: the most.
+/// Extents of an intermediate result of a block; R is min(T, most_gain_sums).
 Extents extents_of(Intermediate part, const Shape& shape);
 
 /// Of a block. Those of a shard lie one behind another.
@@ -87,12 +87,12 @@ struct WorkspacePlan {
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
   BlockRegions block;  ///< what is not kept; both gain_partial are one place, also the loss's
 
-  // The loss, one slice of tokens at a time (C tokens).
-  Region slice_normed;    ///< [C, H]
-  Region slice_gradient;  ///< [C, H]
-  Region slice_rstd;      ///< [C] fp32
-  Region slice_logits;    ///< [C, V]
-  Region slice_losses;    ///< [C] fp64
+  // The loss, one tile of tokens at a time (C tokens).
+  Region tile_normed;    ///< [C, H]
+  Region tile_gradient;  ///< [C, H]
+  Region tile_rstd;      ///< [C] fp32
+  Region tile_logits;    ///< [C, V]
+  Region tile_losses;    ///< [C] fp64
 
   // The embedding's gradient.
   Region index;  ///< [2 T + most_segments] int32: MicroBatch::index()
@@ -102,10 +102,10 @@ struct WorkspacePlan {
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties = all_duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
-inline constexpr std::int64_t most_gain_chunks = 512;
+inline constexpr std::int64_t most_gain_sums = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64
 /// where it can be.
-std::int64_t loss_slice(const Shape& shape);
+std::int64_t loss_tile(const Shape& shape);
 /// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token
 /// [T], and where each distinct token begins (most_segments), int32.
 std::size_t token_bytes(const Shape& shape);

@@ -8,12 +8,9 @@ namespace {
 namespace plain = kernels::reference;
 using plain::Doubles;
 
-plain::In view(const Doubles& buffer, const Tensor& t) {
-  return plain::In(buffer).subspan(t.offset, t.size());
-}
-
-plain::Out view(Doubles& buffer, const Tensor& t) {
-  return plain::Out(buffer).subspan(t.offset, t.size());
+/// The elements of a tensor, writable where the buffer is.
+auto view(auto& buffer, const Tensor& t) {
+  return std::span(buffer).subspan(t.offset, t.size());
 }
 
 Doubles sum(Doubles a, const Doubles& b) {
@@ -74,8 +71,8 @@ private:
     return plain::rmsnorm_backward(view(gradient, tensor(role)), dy, x, weight(role));
   }
 
-  Doubles linear(const Doubles& x, Role of) const {
-    return plain::linear_forward(x, weight(of), tensor(of).cols);
+  Doubles linear(const Doubles& x, Role role) const {
+    return plain::linear_forward(x, weight(role), tensor(role).cols);
   }
 
   Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
@@ -112,8 +109,7 @@ double loss_and_gradient(Doubles& x,
 std::uint64_t reference_activation_bytes(const Shape& shape) {
   const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
   const std::int64_t saved = shape.layers * (5 * hidden + qkv + 3 * shape.ffn);  // all Blocks
-  // Of the backward pass of a block, or of the loss; both with the hidden state that comes and
-  // goes.
+  // The backward pass of a block, or the loss, with the hidden state that comes and goes.
   const std::int64_t passing = std::max(6 * hidden + qkv + 3 * shape.ffn, 4 * hidden + shape.vocab);
   return sizeof(double) * shape.tokens() * (saved + passing);
 }

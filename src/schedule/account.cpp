@@ -99,10 +99,6 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-std::size_t optimiser_bytes(std::int64_t elements, const Layout& layout) {
-  return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
-}
-
 /// Returns the bytes that an action has in a slot of this class.
 std::size_t content_bytes(
     const Program& program, int rank, SlotClass cls, const Action& a, const Layout& layout) {
@@ -142,28 +138,30 @@ Footprint footprint_of(const Program& program, int number, const Layout& layout)
   const RankProgram& rank = program.ranks[number];
   Footprint result;
   result.slots = slots_of(program, number, layout);
+  const auto add_optimiser = [&](std::int64_t elements) {
+    result.optimiser.push_back(rounded(model::optimiser_bytes(layout.shape.dtype, elements)));
+  };
   for (const int shard : rank.owned_shards)
-    result.optimiser.push_back(
-        optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
+    add_optimiser(held(program, number, SlotClass::owned, shard, layout).count);
   std::set<Lane> staged;
   for (const Action& a : rank.actions) {
     if (is_reducing(a.kind))
       staged.insert(a.lane);
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
-      result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
+      add_optimiser(layout.embeddings.slice);
   }
   result.workspace = rounded(model::plan_workspace(layout, duties_of(rank)).bytes);
-  result.staging = 2 * chunk_bytes * staged.size();
+  result.staging = 2 * piece_bytes * staged.size();
   for (const int m : token_batches_of(rank))
     result.tokens += model::token_bytes(layout.shape_of(m));
 
-  const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
-  for (const SlotSize& slot : result.slots)
-    add(memory_of(slot.slot.cls), slot.bytes);
+  const auto of = [&](Memory kind) -> std::size_t& { return result.by_kind[index_of(kind)]; };
+  for (const auto& [slot, bytes] : result.slots)
+    of(memory_of(slot.cls)) += bytes;
   for (const std::size_t bytes : result.optimiser)
-    add(Memory::optimiser, bytes);
-  add(Memory::buffers, result.scalars + result.workspace + result.staging);
-  add(Memory::tokens, result.tokens);
+    of(Memory::optimiser) += bytes;
+  of(Memory::buffers) += result.scalars + result.workspace + result.staging;
+  of(Memory::tokens) = result.tokens;
   return result;
 }
 }  // namespace
@@ -171,9 +169,7 @@ Footprint footprint_of(const Program& program, int number, const Layout& layout)
 RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, int root) {
   const int next = (member + 1) % members;
   const int from_root = (member - root + members) % members;
-  const auto without = [&](int slice_of) {
-    return elements - slice(elements, members, slice_of).count;
-  };
+  const auto without = [&](int other) { return elements - slice(elements, members, other).count; };
   switch (kind) {
   case Kind::broadcast: return {next, from_root + 1 < members ? elements : 0};
   case Kind::reduce: return {(member - 1 + members) % members, from_root > 0 ? elements : 0};
@@ -184,71 +180,35 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   }
 }
 
-namespace {
-/// What a rank sends in a step: to ranks of its replica, and in sums over replicas.
-class Sent {
-public:
-  Sent(const Program& program, const Layout& layout, int rank) : program_(program), rank_(rank) {
-    for (const Action& a : program.ranks[rank].actions)
-      if (a.kind == Kind::send || is_collective(a.kind))
-        add(a, moved(a, layout).count, bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape)));
-  }
-
-  /// Adds what the rank sends in a replica.
-  void add_to(ByteMatrix& matrix, int replica) const {
-    const int from = program_.job_rank(replica, rank_);
-    for (const auto& [pair, cell] : inside_.cells())
-      for (const auto& [kind, name] : table_of<Traffic>)
-        matrix.add(from, program_.job_rank(replica, pair.second), kind, cell[index_of(kind)]);
-    for (const OverReplicas& sum : sums_) {
-      const auto [to, sent] =
-          ring_send(Kind::all_reduce, sum.elements, program_.replicas, replica, 0);
-      matrix.add(from, program_.job_rank(to, rank_), sum.kind, sent * sum.each);
-    }
-  }
-
-private:
-  /// Slices of an odd number of elements differ from replica to replica.
-  struct OverReplicas {
-    Traffic kind;
-    std::int64_t elements;
-    std::size_t each;  ///< bytes of an element
-  };
-
-  void add(const Action& a, std::int64_t elements, std::size_t each) {
-    const Traffic kind = traffic_of(a.payload);
-    if (a.kind == Kind::send)
-      return inside_.add(rank_, a.peer, kind, elements * each);
-    const Communicator& ring = program_.communicators[a.communicator];
-    if (ring.among_replicas())
-      return sums_.push_back({kind, elements, each});
-    const int members = std::ssize(ring.ranks);
-    const int root = is_rooted(a.kind) ? ring.index_of(a.peer) : 0;
-    const auto [to, sent] = ring_send(a.kind, elements, members, ring.index_of(rank_), root);
-    inside_.add(rank_, ring.ranks[to], kind, sent * each);
-  }
-
-  const Program& program_;
-  int rank_;
-  ByteMatrix inside_;
-  std::vector<OverReplicas> sums_;
-};
-}  // namespace
-
-ByteMatrix bytes(const Program& program, const Layout& layout) {
+ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_rank) {
   ByteMatrix matrix;
-  for (const int rank : indices(program.ranks)) {
-    const Sent sent(program, layout, rank);
-    for (int replica = 0; replica < program.replicas; ++replica)
-      sent.add_to(matrix, replica);
+  const int rank = program.rank_of(job_rank), replica = program.replica_of(job_rank);
+  for (const Action& a : program.ranks[rank].actions) {
+    if (a.kind != Kind::send && !is_collective(a.kind))
+      continue;
+    int to = program.job_rank(replica, a.peer);
+    std::int64_t elements = moved(a, layout).count;
+    if (is_collective(a.kind)) {
+      const Communicator& ring = program.communicators[a.communicator];
+      const bool joint = ring.among_replicas();
+      const RingSend sent = ring_send(a.kind,
+          elements,
+          joint ? program.replicas : std::ssize(ring.ranks),
+          joint ? replica : ring.index_of(rank),
+          is_rooted(a.kind) ? ring.index_of(a.peer) : 0);
+      to = joint ? program.job_rank(sent.to, rank) : program.job_rank(replica, ring.ranks[sent.to]);
+      elements = sent.elements;
+    }
+    const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
+    matrix.add(job_rank, to, traffic_of(a.payload), elements * each);
   }
   return matrix;
 }
 
-ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_rank) {
+ByteMatrix bytes(const Program& program, const Layout& layout) {
   ByteMatrix matrix;
-  const Sent sent(program, layout, program.rank_of(job_rank));
-  sent.add_to(matrix, program.replica_of(job_rank));
+  for (int rank = 0; rank < program.job_ranks(); ++rank)
+    matrix.add(bytes_of_rank(program, layout, rank));
   return matrix;
 }
 
@@ -265,10 +225,9 @@ model::Duties duties_of(const RankProgram& rank) {
 }
 
 int kept_steps(const Program& program, int steps, std::size_t most) {
-  std::size_t longest = 0;
-  for (const RankProgram& rank : program.ranks)
-    longest = std::max(longest, rank.actions.size());
-  return longest * steps <= most ? steps : 1;
+  const bool all = std::ranges::all_of(
+      program.ranks, [=](const RankProgram& rank) { return rank.actions.size() * steps <= most; });
+  return all ? steps : 1;
 }
 
 std::uint64_t program_bytes(const Program& program) {

@@ -15,9 +15,12 @@ public:
       cells_[{from, to}][index_of(kind)] += bytes;
   }
 
+  /// Adds what other ranks send.
+  void add(ByteMatrix others) { cells_.merge(others.cells_); }
+
   std::uint64_t at(int from, int to, Traffic kind) const;
 
-  /// Of those pairs (from, to) that send anything.
+  /// The pairs (from, to) that send anything.
   const auto& cells() const { return cells_; }
 
   std::uint64_t inside(const Groups& groups, Traffic kind) const { return sum(groups, kind, true); }
@@ -39,9 +42,9 @@ private:
   std::map<std::pair<int, int>, Cell> cells_;
 };
 
-/// Bytes that cross each link in one step, as the transports move them. Of a collective's n members
-/// in ring order (from the root, if there is one), with the true sizes of the slices of
-/// base/range.hpp:
+/// Bytes that cross each link in one step, as the transports move them. A collective has n members
+/// in ring order, from the root if there is one. It moves the slices of base/range.hpp, with their
+/// true sizes:
 /// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2;
 /// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
@@ -52,7 +55,7 @@ ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_r
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
-inline constexpr std::size_t chunk_bytes = 256 * 1024;
+inline constexpr std::size_t piece_bytes = 256 * 1024;
 
 /// A slot of a rank and its size: that of the largest content in the program.
 struct SlotSize {
@@ -64,12 +67,11 @@ struct SlotSize {
 /// but for tokens.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
-  /// Per owned slot, then per slice of the embeddings that this rank updates:
-  /// model::optimiser_bytes.
+  /// model::optimiser_bytes of each owned slot, then of what this rank updates of the embeddings.
   std::vector<std::size_t> optimiser;
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
-  std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
+  std::size_t staging = 0;    ///< 2 piece_bytes per lane with reduce, reduce_scatter or all_reduce
   /// model::token_bytes of each micro-batch; pinned host memory beside a device.
   std::size_t tokens = 0;
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
@@ -86,14 +88,14 @@ model::Duties duties_of(const RankProgram& rank);
 /// Measured on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian;
 /// rank 0 has more.
 inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
-/// Returns how many timed steps a rank keeps the times of its actions of: all, or one, the last, if
-/// the longest program has more than `most` actions in all of them.
+/// Returns how many timed steps a rank keeps the times of its actions of: all, or the last one if
+/// some rank has more than `most` actions in all of them.
 int kept_steps(const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
 /// Bytes of the actions of all ranks of a program; a process has them all.
 std::uint64_t program_bytes(const Program& program);
 /// Bytes of the times that a rank keeps of its actions in so many timed steps.
 std::uint64_t span_bytes(const Program& program, int rank, int steps);
-/// Of each rank of the program.
+/// The memory of each rank of the program.
 std::vector<Footprint> memory(const Program& program, const Layout& layout);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.

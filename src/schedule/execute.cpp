@@ -65,7 +65,7 @@ public:
 private:
   using Calls = std::map<int, std::vector<std::int32_t>>;  ///< by rank: numbers of its actions
 
-  /// Calls at one place of all members belong together.
+  /// The k-th calls of all members are one transfer.
   void join(Rule rule, const Ranks& members, Calls& calls) {
     const auto count = [](const auto& of_rank) { return of_rank.second.size(); };
     const auto& [rank, most] = *std::ranges::max_element(calls, {}, count);
@@ -103,7 +103,7 @@ Matching match(const Program& program, int replicas) {
 
 void execute(const Program& program, const std::function<void(Sides)>& perform) {
   LaneMachine machine(program);
-  while (const std::optional<Start> start = machine.next()) {
+  while (const std::optional<Started> start = machine.next()) {
     if (start->begins.empty())
       continue;
     perform(start->begins);
@@ -128,11 +128,14 @@ LaneMachine::LaneMachine(const Program& program, LaneRules rules, int replicas)
   }
 }
 
-std::optional<Start> LaneMachine::next() {
+std::optional<Started> LaneMachine::next() {
   while (true) {
     for (; lane_ < lanes; ++lane_)
-      if (can_start())
-        return start();
+      if (can_start()) {
+        LaneState& lane = ranks_[rank_].all[lane_];
+        const Place place{rank_, lane.actions[lane.next++]};
+        return Started{place, std::exchange(lane.reached, -1), begin(place)};
+      }
     if (queue_.empty())
       return {};
     rank_ = queue_.front();
@@ -160,19 +163,10 @@ bool LaneMachine::can_start() {
 /// Sequence::may_join() of the engine.
 bool LaneMachine::may_join(const LaneState& lane) const {
   const auto action = [&](int i) -> const Action& { return at({rank_, lane.actions[i]}); };
-  if (lane.next - lane.first >= rules_.messages)
-    return false;
-  for (int i = lane.first; i < lane.next; ++i)
-    if (!may_overlap(action(i), action(lane.next)))
-      return false;
-  return true;
-}
-
-Start LaneMachine::start() {
-  LaneState& lane = ranks_[rank_].all[lane_];
-  const Place place{rank_, lane.actions[lane.next++]};
-  const double reached = std::exchange(lane.reached, -1);
-  return {place, reached, begin(place)};
+  return lane.next - lane.first < rules_.messages &&
+         std::ranges::all_of(
+             std::views::iota(lane.first, lane.next),
+             [&](int i) { return may_overlap(action(i), action(lane.next)); });
 }
 
 Sides LaneMachine::begin(Place place) {

@@ -12,7 +12,7 @@
 /// How a program is executed, whoever does it: which actions make up a transfer, and when the lanes
 /// of the ranks advance.
 namespace minitaw::schedule {
-/// An action of a rank, of one replica or of several that are executed.
+/// An action of a rank; ranks are those of one replica, or of all that are executed.
 struct Place {
   std::int32_t rank = -1, action = -1;
 };
@@ -59,8 +59,8 @@ protected:
 };
 }  // namespace detail
 
-/// The transfers of a program, counted: messages, then collectives. Of one replica, or of several
-/// that are executed together.
+/// The transfers of one replica of a program, or of several that are executed together. They are
+/// numbered: messages, then collectives.
 struct Matching {
   std::vector<std::int64_t> base;                  ///< an action's number: base[rank] + its index
   std::vector<std::int32_t> transfers_of_actions;  ///< by number; -1: a local action
@@ -74,7 +74,7 @@ struct Matching {
 
   std::int32_t transfer_of(Place place) const { return transfers_of_actions[number(place)]; }
 
-  /// None of no transfer (-1).
+  /// The sides of a transfer; none for -1.
   Sides sides_of(std::int32_t transfer) const {
     if (transfer < 0)
       return {};
@@ -103,8 +103,8 @@ struct LaneRules {
   std::function<bool(int from, int to)> eager{};
 };
 
-/// An action that its lane starts.
-struct Start {
+/// An action that its lane has started.
+struct Started {
   Place place;
   double reached;  ///< when its lane got to it: the time of finish()
   Sides begins;    ///< what begins with it; empty: sides of a transfer are missing
@@ -121,7 +121,7 @@ public:
 
   /// Returns an action that starts, until nothing else can before something ends. What begins is
   /// valid until the next call.
-  std::optional<Start> next();
+  std::optional<Started> next();
   /// Ends what has begun, at a time that does not fall. Sides that have not started yet, receives
   /// of eager messages, end when they start.
   void finish(Sides sides, double now = 0);
@@ -145,7 +145,6 @@ private:
 
   bool can_start();
   bool may_join(const LaneState& lane) const;
-  [[nodiscard]] Start start();
   Sides begin(Place place);
   void advance(Place finished);
   void wake(int rank);

@@ -14,18 +14,16 @@ const std::vector<OptionDoc> keeping_options = {{"reshard",
         "where each micro-batch's gradient is summed: at its owner; in its group; on its rank. The "
         "rest is summed once a step"}};
 
-Copies copies_of(const Spec& spec, const char* option) {
+Holder holder_of(const Spec& spec, const char* option) {
   const std::string value = spec.value(option);
-  if (value.empty())
-    return Copies::none;
-  return value == "group" ? Copies::per_group : Copies::per_rank;
+  return value == "group" ? Holder::group : value == "none" ? Holder::rank : Holder::owner;
 }
 }  // namespace
 
 Keeping keeping_of(const Request& request) {
-  Keeping keeping{copies_of(request.spec, "reshard"), request.spec.options.contains("fetch")};
+  Keeping keeping{holder_of(request.spec, "reshard"), request.spec.options.contains("fetch")};
   if (request.micro_batches_of_rank() > 1)  // sums of one micro-batch leave as they are
-    keeping.sums = copies_of(request.spec, "reduce");
+    keeping.sums = holder_of(request.spec, "reduce");
   return keeping;
 }
 

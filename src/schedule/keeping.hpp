@@ -6,19 +6,18 @@
 /// What ranks keep of weights and gradients between the visits of a step, in schedules that move
 /// weights. Between steps, everything is with its owners only.
 namespace minitaw::schedule {
-/// What stays of a shard after a visit, beside what its owner has. In the order of the options'
-/// values.
-enum class Copies : std::uint8_t {
-  none,       ///< `world`: nothing (FSDP2: reshard_after_forward = True)
-  per_group,  ///< `group`: one in every group, a part on each of its ranks (ZeRO++ hpZ, MiCS;
-              ///< reshard_after_forward = n)
-  per_rank,   ///< `none`: a whole one on every rank (reshard_after_forward = False)
+/// Who has the weights of a shard after a visit, or sums its gradient.
+enum class Holder : std::uint8_t {
+  owner,  ///< option `world` (FSDP2: reshard_after_forward = True)
+  group,  ///< also every group, a part on each of its ranks (ZeRO++ hpZ, MiCS;
+          ///< reshard_after_forward = n)
+  rank,   ///< option `none`: also every rank, all of it (reshard_after_forward = False)
 };
 
 struct Keeping {
-  Copies weights = Copies::none;  ///< option reshard
-  bool all_step = false;       ///< option fetch: weights of the first micro-batch serve all others
-  Copies sums = Copies::none;  ///< option reduce: what sums the gradients of the micro-batches
+  Holder weights = Holder::owner;  ///< option reshard
+  bool all_step = false;        ///< option fetch: weights of the first micro-batch serve all others
+  Holder sums = Holder::owner;  ///< option reduce
 };
 
 Keeping keeping_of(const Request& request);
@@ -37,9 +36,9 @@ public:
 
   /// Makes a rank keep one part of what its group keeps.
   void divide(int rank, Part part) {
-    if (keeping_.weights == Copies::per_group)
+    if (keeping_.weights == Holder::group)
       builder_.keep_part(rank, SlotClass::kept, part);
-    if (keeping_.sums == Copies::per_group)
+    if (keeping_.sums == Holder::group)
       builder_.keep_part(rank, SlotClass::partial, part);
   }
 
@@ -47,7 +46,7 @@ public:
   /// puts copies there.
   RankBuffers& copies_for(const Visit& visit) {
     RankBuffers& copies = copies_[visit.shard];
-    if (keeping_.weights == Copies::none || (!visit.backward() && !keeping_.all_step))
+    if (keeping_.weights == Holder::owner || (!visit.backward() && !keeping_.all_step))
       copies.clear();
     return copies;
   }

@@ -23,8 +23,7 @@ public:
 
   Orders read(std::string text) {
     std::erase_if(text, [](unsigned char c) { return c != '\n' && (c <= ' ' || c > '~'); });
-    while (text.ends_with('\n'))
-      text.pop_back();
+    text.erase(text.find_last_not_of('\n') + 1);
     if (text.empty())
       text = "\n";
     for (const auto row : std::views::split(text, '\n')) {
@@ -142,8 +141,7 @@ const Visit* set_ticks(Orders& orders) {
     const int end = ends[visit.backward() ? 1 : 0][from][visit.micro_batch];
     return end > 0 ? end : -1;
   };
-  for (bool moved = true; moved;) {
-    moved = false;
+  for (bool moved = true; std::exchange(moved, false);)
     for (const int r : indices(next))
       for (; next[r] < orders.visits[r].size(); ++next[r], moved = true) {
         Visit& visit = orders.visits[r][next[r]];
@@ -155,7 +153,6 @@ const Visit* set_ticks(Orders& orders) {
         if (visit.kind != Kind::backward_weight)
           ends[visit.backward() ? 1 : 0][visit.shard][visit.micro_batch] = free[r];
       }
-  }
   for (const int r : indices(next))
     if (next[r] < orders.visits[r].size())
       return &orders.visits[r][next[r]];

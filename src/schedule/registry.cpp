@@ -61,11 +61,8 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string name = text.substr(0, equals);
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  const bool is_allowed =
-      option.values.empty()
-          ? !value.empty()
-          : std::ranges::any_of(option.values, [&](const auto& of) { return takes(of, value); });
-  if (!is_allowed)
+  const auto allows = [&](const std::string& allowed) { return takes(allowed, value); };
+  if (option.values.empty() ? value.empty() : std::ranges::none_of(option.values, allows))
     throw InputError("schedule: option \"{}\" of {} takes {}, not \"{}\"",
         option.name,
         entry.name,
@@ -120,11 +117,11 @@ std::string to_text(const Spec& spec) {
 }
 
 int number_of(const Spec& spec, const std::string& option) {
-  if (const std::string value = spec.value(option); !value.empty())
-    return std::stoi(value);
-  const std::vector<OptionDoc>& known = entry_of(spec.name).options;
-  const auto doc = std::ranges::find(known, option, &OptionDoc::name);
-  return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
+  std::string value = spec.value(option);
+  for (const OptionDoc& known : entry_of(spec.name).options)
+    if (value.empty() && known.name == option)
+      value = known.values.front();
+  return value.empty() || value == "auto" ? 1 : std::stoi(value);
 }
 
 int shards_per_rank(const Spec& spec) {
@@ -167,27 +164,25 @@ void check_context(const Request& request, const Entry& entry) {
 
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
-  const int ranks = request.groups.ranks();
+  const int ranks = request.groups.ranks(), replicas = request.replicas;
+  const std::string name = to_text(request.spec);
   if (entry.one_rank && ranks != 1)
     throw InputError("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks);
-  if (request.replicas != 1) {
-    if (!entry.replicable)
-      throw InputError("replicas: {} has no replicas; use replicas = 1", entry.name);
-    if (request.replicas < 1 || ranks % request.replicas != 0)
-      throw InputError("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
-          counted(ranks, "rank"),
-          request.replicas,
-          ranks);
-    (void)request.groups_of_replica();
-  }
+  if (replicas != 1 && !entry.replicable)
+    throw InputError("replicas: {} has no replicas; use replicas = 1", entry.name);
+  if (replicas < 1 || ranks % replicas != 0)
+    throw InputError("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
+        counted(ranks, "rank"),
+        replicas,
+        ranks);
+  (void)request.groups_of_replica();
   check_context(request, entry);
-  // Stages of a pipeline are context groups; what other schedules share their shards among are
-  // ranks.
+  // The stages of a pipeline are context groups. Other schedules share their shards among ranks.
   const bool pipeline = entry.passes_activations;
-  const int sharers = pipeline ? request.replicas : request.sharers_of_replica() * request.replicas;
+  const int sharers = pipeline ? replicas : request.sharers_of_replica() * replicas;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
     throw InputError("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
-        to_text(request.spec),
+        name,
         counted(request.micro_batches, "micro-batch"),
         counted(sharers,
             pipeline              ? "replica"
@@ -201,7 +196,7 @@ void check(const Request& request) {
                      "one layer on each{}; use layers = {}, fewer ranks or more replicas",
         counted(request.layers, "layer"),
         request.layers == 1 ? "is" : "are",
-        to_text(request.spec),
+        name,
         counted(request.ranks_of_replica(), "rank"),
         each == 1 ? "a shard" : counted(each, "shard"),
         pipeline && request.context > 1 ? " context group" : " rank",

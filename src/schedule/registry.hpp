@@ -63,7 +63,7 @@ struct Entry {
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
   bool one_rank = false;  ///< runs on one rank of the job
-  /// Shards of each rank, times the option "chunks" if there is one, of a layer at least; 0: any.
+  /// Shards of each rank, of a layer at least; 0: any number. The option "chunks" multiplies them.
   int shards_per_rank = 0;
   bool passes_activations = false;  ///< a micro-batch visits all ranks: M need not be a multiple
   bool replicable = true;           ///< runs with replicas

@@ -7,48 +7,36 @@
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
-namespace {
-/// Sums of times may differ in their last digits.
-double rest(double part, double whole) {
-  return whole > 0 ? std::max(0.0, 1 - part / whole) : 0;
-}
-}  // namespace
-
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
   std::vector<std::vector<Span>> spans;
   for (const RankProgram& rank : program.ranks)
     spans.emplace_back(rank.actions.size());
   std::vector<Finished<double>> ends(program.ranks.size());
 
-  // A side starts when its lane is free and all that it waits for has ended.
-  const auto start = [&](Place p) {
-    const Action& a = action_at(program, p);
-    const std::vector<double>& lane = ends[p.rank][index_of(a.lane)];
-    double begin = spans[p.rank][p.action].ready = lane.empty() ? 0 : lane.back();
-    for_each_wait(ends[p.rank], a, [&](double end) { begin = std::max(begin, end); });
-    return begin;
-  };
-
   detail::execute(program, [&](Sides sides) {
     double begin = 0;
-    for (const Place side : sides)
-      begin = std::max(begin, start(side));
+    for (const Place side :
+        sides) {  // starts when its lane is free and what it waits for has ended
+      const Action& a = action_at(program, side);
+      const std::vector<double>& lane = ends[side.rank][index_of(a.lane)];
+      const double ready = lane.empty() ? 0 : lane.back();
+      spans[side.rank][side.action].ready = ready;
+      begin = std::max(begin, ready);
+      for_each_wait(ends[side.rank], a, [&](double end) { begin = std::max(begin, end); });
+    }
     const double end = begin + costs(sides[0].rank, action_at(program, sides[0]));
-    for (const auto& [rank, action] : sides) {
-      spans[rank][action].begin = begin;
-      spans[rank][action].end = end;
-      ends[rank][index_of(program.ranks[rank].actions[action].lane)].push_back(end);
+    for (const Place side : sides) {
+      Span& span = spans[side.rank][side.action];
+      span = {span.ready, begin, end};
+      ends[side.rank][index_of(action_at(program, side).lane)].push_back(end);
     }
   });
   return spans;
 }
 
-double Idle::share() const {
-  return rest(std::accumulate(busy.begin(), busy.end(), 0.0), seconds * std::ssize(busy));
-}
-
-double Idle::share(int rank) const {
-  return rest(busy[rank], seconds);
+double Idle::share(std::span<const double> of) const {
+  const double all = seconds * std::ssize(of);
+  return all > 0 ? std::max(0.0, 1 - std::accumulate(of.begin(), of.end(), 0.0) / all) : 0;
 }
 
 Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
@@ -101,25 +89,26 @@ double flops(const Action& action, const Layout& layout) {
 }
 
 double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
-  const auto width = [&](Slot slot) { return 1.0 * bytes_of(dtype_of(slot.cls, layout.shape)); };
+  const auto width = [&](Operand operand) {
+    return 1.0 * bytes_of(dtype_of(a[operand].cls, layout.shape));
+  };
   // Elements of the gradient that the rank holds.
   const auto held_elements = [&]() -> double {
     return of_embeddings(a.payload)
                ? layout.embeddings.slice
                : held(program, rank, a[Operand::gradient].cls, a.shard, layout).count;
   };
-  constexpr double fp32 = sizeof(float);
   switch (a.kind) {
   case Kind::embed:
   case Kind::embed_backward: return 2.0 * model::hidden_bytes(layout.shape_of(a.micro_batch));
-  case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return held_elements() * (7 * fp32 + model::bytes_of(layout.shape.dtype));
-  case Kind::square: return held_elements() * fp32;
-  case Kind::zero: return held_elements() * width(a[Operand::gradient]);
+  case Kind::update:  // gradient, two moments and master weights, fp32; the weights themselves
+    return held_elements() * (7 * sizeof(float) + bytes_of(layout.shape.dtype));
+  case Kind::square:
+  case Kind::zero: return held_elements() * width(Operand::gradient);
   case Kind::load:
   case Kind::accumulate:
     return moved(a, layout).count *
-           (width(a[Operand::source]) + (a.accumulates ? 2 : 1) * width(a[Operand::destination]));
+           (width(Operand::source) + (a.accumulates ? 2 : 1) * width(Operand::destination));
   default: return 0;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <functional>
+#include <span>
 #include "model/cost.hpp"
 #include "schedule/program.hpp"
 
@@ -26,12 +27,17 @@ std::vector<std::vector<Span>> simulate(const Program& program, const Costs& cos
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works
+
   /// Returns the idle share of all ranks together, 0 to 1.
-  double share() const;
-  double share(int rank) const;
+  double share() const { return share(busy); }
+
+  double share(int rank) const { return share({&busy[rank], 1}); }
+
+private:
+  double share(std::span<const double> of) const;
 };
 
-/// Of one replica, or several.
+/// The idle times of one replica, or of several.
 Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
 /// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16,

@@ -2,9 +2,7 @@
 // The checks of validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
 #include <algorithm>
-#include <cstdlib>
 #include <fmt/ranges.h>
-#include <map>
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/rank_order.hpp"
@@ -18,10 +16,18 @@ bool within(int number, int count) {
   return number >= 0 && number < count;
 }
 
-/// Every action has the slots, shard, communicator and waits that its kind needs. Other rules imply
-/// what is not asked here: a peer that there is not sends no message that matches; a rank that a
-/// communicator names twice waits for itself (no_deadlock); a slice or an owned shard that there is
-/// not is never updated, and parts that no owned slice holds are in no weights (check_contents).
+/// The first lane that has more actions in `a` than in `b`.
+std::optional<std::size_t> lane_with_more(const LaneCounts& a, const LaneCounts& b) {
+  for (std::size_t lane = 0; lane < lanes; ++lane)
+    if (a[lane] > b[lane])
+      return lane;
+  return std::nullopt;
+}
+
+/// Every action has the slots, shard, communicator and waits that its kind needs. Other rules
+/// refuse the rest: an unknown peer sends no message that matches; a rank that a communicator names
+/// twice waits for itself (no_deadlock); a part or an owned shard that does not exist is never
+/// updated, and parts that nobody owns are in no weights (check_contents).
 class FormCheck : Check {
 public:
   using Check::Check;
@@ -91,9 +97,8 @@ private:
 
   void check_communicator(const Communicator& c) const {
     const int ranks = program_.groups.ranks();
-    if (c.among_replicas() ? program_.replicas == 1 : !std::ranges::all_of(c.ranks, [=](int rank) {
-          return within(rank, ranks);
-        }))
+    const auto exists = [=](int rank) { return within(rank, ranks); };
+    if (c.among_replicas() ? program_.replicas == 1 : !std::ranges::all_of(c.ranks, exists))
       fail(same_collectives,
           place_,
           "communicator {} must name ranks from 0 to {}",
@@ -142,14 +147,13 @@ private:
     }
     check_lane(a);
     check_partners(a);
-    for (const auto& lane : table_of<Lane>)
-      if (const std::size_t l = index_of(lane.value); a.waits[l] > issued_[l])
-        fail(no_deadlock,
-            place_,
-            "waits for {} actions of lane {}, of which {} are issued before it",
-            a.waits[l],
-            lane.name,
-            issued_[l]);
+    if (const auto lane = lane_with_more(a.waits, issued_))
+      fail(no_deadlock,
+          place_,
+          "waits for {} actions of lane {}, of which {} are issued before it",
+          a.waits[*lane],
+          table_of<Lane>[*lane].name,
+          issued_[*lane]);
     ++issued_[index_of(a.lane)];
   }
 
@@ -260,7 +264,8 @@ public:
     life.last = std::max(life.last, end);
   }
 
-  int most() && {
+  /// Call it once, at the end.
+  int most() {
     for (const Life& life : lives_)
       close(life);
     int alive = 0, most = 0;
@@ -297,10 +302,11 @@ public:
 
   /// The waits order the readers and writers of each slot, and join comes last.
   void check_order() {
-    const int count = std::ssize(actions_);
     if (actions_.empty() || actions_.back().kind != Kind::join)
-      fail(all_waited, {rank_, count - 1}, "the rank's last action must be join");
-    for (int i = 0; i < count; ++i) {
+      fail(all_waited,
+          {rank_, static_cast<int>(actions_.size()) - 1},
+          "the rank's last action must be join");
+    for (const int i : indices(actions_)) {
       const Action& a = actions_[i];
       const LaneCounts done = order_.done_before(a);
       for (const Access& access : accesses(a, rank_))
@@ -323,7 +329,7 @@ public:
         peaks[index_of(access.slot.cls)].touch(i, actions_[i], access, ends[i]);
     for (const SlotClassRow& row : table_of<SlotClass>) {
       const int declared = here.slots[index_of(row.value)];
-      const int most = std::move(peaks[index_of(row.value)]).most();
+      const int most = peaks[index_of(row.value)].most();
       if (!row.permanent && most < declared)
         fail(slots_accounted,
             {rank_, -1},
@@ -337,17 +343,16 @@ public:
 private:
   void check_access(int i, const LaneCounts& done, const Access& access) const {
     const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
-      for (const auto& lane : table_of<Lane>)
-        if (const std::size_t l = index_of(lane.value); uses[l] > done[l])
-          fail(rule,
-              {rank_, i},
-              "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
-              does,
-              describe(access.slot),
-              use,
-              text_of(program_, {rank_, order_.at(l, uses[l]).action}),
-              uses[l],
-              lane.name);
+      if (const auto lane = lane_with_more(uses, done))
+        fail(rule,
+            {rank_, i},
+            "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
+            does,
+            describe(access.slot),
+            use,
+            text_of(program_, {rank_, order_.at(*lane, uses[*lane]).action}),
+            uses[*lane],
+            table_of<Lane>[*lane].name);
     };
     const RankOrder::SlotUses& uses = order_.uses(access.slot);
     if (access.read)
@@ -361,13 +366,12 @@ private:
   void check_join(int i, const LaneCounts& done) const {
     if (i + 1 < std::ssize(actions_))
       fail(all_waited, {rank_, i + 1}, "comes after join, which must be the rank's last action");
-    for (const auto& lane : table_of<Lane>)
-      if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
-        fail(all_waited,
-            {rank_, order_.at(l, done[l] + 1).action},
-            "join does not wait for it; expected a wait for {} actions of lane {}",
-            order_.added()[l],
-            lane.name);
+    if (const auto lane = lane_with_more(order_.added(), done))
+      fail(all_waited,
+          {rank_, order_.at(*lane, done[*lane] + 1).action},
+          "join does not wait for it; expected a wait for {} actions of lane {}",
+          order_.added()[*lane],
+          table_of<Lane>[*lane].name);
   }
 
   int rank_;
@@ -375,69 +379,28 @@ private:
   RankOrder order_;
 };
 
-void check(const Program& program) {
-  FormCheck(program).run();
-  const int ranks = std::ssize(program.ranks);
-  for (int r = 0; r < ranks; ++r)
-    RankCheck(program, r).check_order();
-  check_contents(program);
-  for (int r = 0; r < ranks; ++r)
-    RankCheck(program, r).check_slots();
-}
 }  // namespace
 
 std::optional<Violation> validate(const Program& program) {
   try {
-    check(program);
+    FormCheck(program).run();
+    for (const int r : indices(program.ranks))
+      RankCheck(program, r).check_order();
+    check_contents(program);
+    for (const int r : indices(program.ranks))
+      RankCheck(program, r).check_slots();
   } catch (const Refusal& refusal) {
     return refusal.violation;
   }
   return std::nullopt;
 }
 
-std::string grid(const Program& program, const Violation& mark) {
-  // A failure in a large program shows its surroundings only.
-  constexpr int most_ranks = 12, ticks_around = 4;
-  const int ranks = std::ssize(program.ranks), shown = std::min(ranks, most_ranks);
-  const int first = std::clamp(mark.rank - most_ranks / 2, 0, ranks - shown);
-  const int centre = mark.action < 0 ? 0 : program.ranks[mark.rank].actions[mark.action].tick;
-  std::vector<std::string> lines = {fmt::format("{:<8}", "tick")};
-  std::map<int, std::vector<std::string>> columns;  // of ticks with visits, a cell of each rank
-  for (int r = first; r < first + shown; ++r) {
-    const bool marked = r == mark.rank && mark.action < 0;
-    lines.push_back(fmt::format("{:<8}", fmt::format("r{}{}", r, marked ? " <--" : "")));
-    for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const bool here = i++ == mark.action && r == mark.rank;
-      if (std::abs(a.tick - centre) > ticks_around || (!is_visit(a.kind) && !here))
-        continue;
-      std::string& cell = columns.try_emplace(a.tick, shown).first->second[r - first];
-      cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
-      if (a.shard >= 0)
-        cell += fmt::format(" s{}", a.shard);
-      if (a.micro_batch >= 0)
-        cell += fmt::format(" m{}", a.micro_batch);
-      if (here)
-        cell += " <--";
-    }
-  }
-  for (const auto& [tick, cells] : columns) {
-    const std::size_t width = std::ranges::max(cells, {}, &std::string::size).size();
-    lines[0] += fmt::format("| {:<{}} ", tick, width);
-    for (int r = 0; r < shown; ++r)
-      lines[r + 1] += fmt::format("| {:<{}} ", cells[r], width);
-  }
-  return fmt::format("{}\n", fmt::join(lines, "\n"));
-}
-
 void require_valid(const Program& program) {
-  const std::optional<Violation> violation = validate(program);
-  if (!violation)
-    return;
-  throw LogicError("schedule {} breaks the rule \"{}\": {}\n{}",
-      program.schedule,
-      name_of(violation->rule),
-      violation->message,
-      grid(program, *violation));
+  if (const std::optional<Violation> violation = validate(program))
+    throw LogicError("schedule {} breaks the rule \"{}\": {}",
+        program.schedule,
+        name_of(violation->rule),
+        violation->message);
 }
 
 Program build_valid(const Request& request) {

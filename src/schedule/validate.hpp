@@ -4,7 +4,7 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
-/// The promises of a program. Names in messages and tests.
+/// What validate() promises of a program; messages and tests use the names.
 enum class Rule : std::uint8_t {
   fresh_reads,       ///< every read sees the right shard / micro-batch, finished
   no_overwrite,      ///< nothing writes a slot with a pending reader or writer
@@ -35,11 +35,7 @@ struct Violation {
 };
 
 [[nodiscard]] std::optional<Violation> validate(const Program& program);
-/// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is
-/// marked.
+/// Throws LogicError with the violation.
 void require_valid(const Program& program);
 Program build_valid(const Request& request);
-/// Rank-by-tick grid of the visits (one column a tick) around a violation, which is marked with
-/// "<--".
-std::string grid(const Program& program, const Violation& mark);
 }  // namespace minitaw::schedule

@@ -17,7 +17,7 @@ MINITAW_ON_TRANSPORTS(ContractOfMpi, over_mpi);
 /// it, and several.
 std::vector<std::int64_t> awkward_sizes(Dtype dtype, int members, bool in_pieces) {
   std::vector<std::int64_t> sizes{0, 1, members - 1, members + 1, 3 * members + 1, 1000 * members};
-  const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(dtype));
+  const auto chunk = static_cast<std::int64_t>(schedule::piece_bytes / bytes_of(dtype));
   if (in_pieces)
     sizes.insert(sizes.end(), {chunk, chunk + 1, 3 * chunk + 7, (2 * chunk + 3) * members - 1});
   return sizes;
@@ -273,7 +273,7 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
 
 // What only the transport over MPI has: slots, and how it waits.
 TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
-  std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
+  std::vector<std::byte> staging(2 * communication_lanes * schedule::piece_bytes - 1);
   const schedule::Program plan = program(ranks_of_job());
   EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, plan, staging), LogicError);
   LazyCopier copier;

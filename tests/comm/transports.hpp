@@ -56,7 +56,7 @@ enum class Kind {
 /// Transports with the memory that they need.
 struct Host {
   explicit Host(const schedule::Program& program)
-      : staging(2 * communication_lanes * schedule::chunk_bytes),
+      : staging(2 * communication_lanes * schedule::piece_bytes),
         transport(mpi::make_transport(MPI_COMM_WORLD, program, staging)) {}
 
   std::vector<std::byte> staging;

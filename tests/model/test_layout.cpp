@@ -250,7 +250,7 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Region partial = p.block[Intermediate::gain_partial1];
   std::vector<std::vector<Region>> phases = {regions_of(feed_forward),
       regions_of(attention),
-      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial},
+      {p.tile_normed, p.tile_gradient, p.tile_rstd, p.tile_logits, p.tile_losses, partial},
       {p.index, partial}};
   for (std::vector<Region>& phase : phases) {
     phase.insert(phase.end(), {p.rope, p.tokens});
@@ -278,10 +278,10 @@ TEST(Footprint, LossesAndLibrariesByHand) {
   two.seq = 1 << 20;
   EXPECT_EQ(blas_estimate(two, 3), 3U * (64 << 20));
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
-    EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).slice_logits.bytes,
+    EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).tile_logits.bytes,
         66U * 300 * bytes_of(dtype));
   Shape shape = good();
-  EXPECT_EQ(whole_workspace(shape).slice_losses.bytes, 8U * loss_slice(shape));
+  EXPECT_EQ(whole_workspace(shape).tile_losses.bytes, 8U * loss_tile(shape));
   EXPECT_EQ(library_estimate(shape), 32U << 20);
 }
 
@@ -334,9 +334,9 @@ TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
   Shape shape{1, 4096, 32, 32, 11008, 32000, 131072, 1, Dtype::bf16};
-  EXPECT_EQ(loss_slice(shape), 2048);  // 2097 would fit into 2^26 logits
+  EXPECT_EQ(loss_tile(shape), 2048);  // 2097 would fit into 2^26 logits
   shape.vocab = INT32_MAX;
-  EXPECT_EQ(loss_slice(shape), 16);
+  EXPECT_EQ(loss_tile(shape), 16);
 }
 
 // ---- Slices of a sequence ----

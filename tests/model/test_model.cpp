@@ -139,7 +139,7 @@ TEST_P(AnyDtype, LossInSlicesOfTokens) {
   // 2^26 / 65001 = 1032 tokens, in whole tiles 1024 a slice; the second slice has one.
   const test::ModelCase sliced = {"sliced", {1, 4, 1, 1, 4, 65'001, 1025, 1}, 1, 1};
   const Layout layout = test::layout_of(sliced, dtype_);
-  ASSERT_EQ(loss_slice(layout.shape), 1024);
+  ASSERT_EQ(loss_tile(layout.shape), 1024);
   const Reference reference(layout, test::rounded_to(dtype_, initial_weights(layout, seed)));
   TrainingLoop loop(layout, 1, seed);
   ReferenceTensors expected = reference_zeros(layout);

@@ -174,7 +174,7 @@ TEST(MemoryAccount, RelayByHand) {
     EXPECT_EQ(f.optimiser,
         (std::vector<std::size_t>{
             rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
-    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inputs_recv lane scatters a sum
+    EXPECT_EQ(f.staging, 2 * piece_bytes);  // the inputs_recv lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), std::accumulate(f.by_kind.begin(), f.by_kind.end(), std::uint64_t{0}));
     // Rank 1 receives weights of shard 0 only.
@@ -238,7 +238,7 @@ TEST(MemoryAccount, ClippingMovesOneNumberThatEveryRankHas) {
       sum_over_links(bytes(open, layout), Traffic::gradients) + 2 * 5 * 4);
   for (std::size_t r = 0; r < 6; ++r)
     EXPECT_EQ(bytes_of(memory(clipped, layout)[r], Memory::buffers),
-        bytes_of(memory(open, layout)[r], Memory::buffers) + 256 + 512 * 8 + 2 * chunk_bytes);
+        bytes_of(memory(open, layout)[r], Memory::buffers) + 256 + 512 * 8 + 2 * piece_bytes);
 }
 
 TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {

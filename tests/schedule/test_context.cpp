@@ -38,8 +38,7 @@ TEST_P(SharedSequences, GiveValidProgramsThatAreWhatTheirTextSays) {
     request.key_parts = 1 + seen % 2 * (1 + seen % 3);
     const Program program = build(request);
     const auto violation = validate(program);
-    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
-                            << grid(program, *violation);
+    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message;
     ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request) << ", by its text";
   });
   EXPECT_GT(seen, 20);

@@ -26,7 +26,7 @@ struct Route {
   /// received.
   bool may_overwrite = false;
 
-  std::size_t piece_bytes = schedule::chunk_bytes;
+  std::size_t piece_bytes = schedule::piece_bytes;
   std::size_t ahead = usual_ahead;     ///< receives are open
   std::size_t open_sends = unlimited;  ///< a step that sends waits until no more sends are open
   Bytes landing{};                     ///< slots for what arrives; empty: it arrives in the buffer

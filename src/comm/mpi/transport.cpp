@@ -228,7 +228,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world,
 
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Bytes staging) {
-  constexpr std::size_t share = host_slots * schedule::chunk_bytes;
+  constexpr std::size_t share = host_slots * schedule::piece_bytes;
   const auto& actions = program.ranks[program.rank_of(rank_in(world, program))].actions;
   LaneMemories lanes;
   for (const auto& row : schedule::table_of<Lane>) {

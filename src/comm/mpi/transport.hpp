@@ -30,7 +30,7 @@ public:
 struct LaneMemory {
   /// Size of a slot and of the pieces of a collective. It is equal on all ranks, or messages would
   /// not match.
-  std::size_t piece_bytes = schedule::chunk_bytes;
+  std::size_t piece_bytes = schedule::piece_bytes;
   /// With a copier at least 16, enough for all collectives (docs/decisions/0006-pinned-slots.md);
   /// else 2, or none on a lane without reductions.
   Bytes slots{};
@@ -53,7 +53,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world,
     const schedule::Program& program,
     const LaneMemories& lanes,
     const std::string& name);
-/// For buffers in host memory. `staging`: 2 chunk_bytes for each lane with reductions, in order;
+/// For buffers in host memory. `staging`: 2 piece_bytes for each lane with reductions, in order;
 /// else LogicError.
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Bytes staging);

@@ -171,7 +171,7 @@ private:
       slowest = slowest > 0 ? std::min(slowest, machine_.rate) : machine_.rate;
       add_flows_of_nodes(activity, from, to, of_link);
     }
-    const double piece = std::min<double>(bytes, schedule::chunk_bytes);
+    const double piece = std::min<double>(bytes, schedule::piece_bytes);
     const double hops = passes * (n - 1) - 1;  // of a piece, after its first
     activity->rest = hops * (longest + (chain ? piece / slowest : 0));
   }

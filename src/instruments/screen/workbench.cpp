@@ -103,7 +103,7 @@ public:
         bytes_(model::block_matmul_parameters(shape) * sizeof(float)),
         exec_(engine::lane_space(schedule::Lane::compute)),
         buffer_("minitaw::screen", 2 * bytes_),
-        staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
+        staging_("minitaw::staging", 2 * schedule::piece_bytes) {
     kernels::prepare(exec_);
     check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport("auto",

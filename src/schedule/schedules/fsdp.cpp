@@ -33,55 +33,58 @@ public:
       outer_.push_back({"world", builder.everyone(), {}});
   }
 
-  /// The weights of a visit on every rank.
+  /// Returns the weights of a visit on every rank.
   RankBuffers gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1)
       return {builder_.owned(0, shard)};
-    const bool divided = keeping_.weights == Copies::per_group;
+    const Action load = make_action(Kind::load, tick, Payload::weights, shard);
+    const Action gather = make_action(Kind::all_gather, tick, Payload::weights, shard);
+    const bool divided = keeping_.weights == Holder::group;
     RankBuffers& copies = kept_.copies_for(visit);
     if (!copies.empty() && !divided)
       return copies;
     if (copies.empty()) {
       copies = new_buffers(divided ? SlotClass::kept : SlotClass::weights);
-      const RankBuffers slices = builder_.owned(builder_.everyone(), shard);
-      local(Kind::load, tick, Phase::fetch_first, shard, slices, copies);
-      call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copies);
+      local(Phase::fetch_first, load, builder_.owned(builder_.everyone(), shard), copies);
+      call(Phase::fetch_inter, gather, outer_, copies);
     }
     RankBuffers whole = copies;
     if (divided) {
       whole = new_buffers(SlotClass::weights);
-      local(Kind::load, tick, Phase::fetch_intra, shard, copies, whole);
+      local(Phase::fetch_intra, load, copies, whole);
     }
-    call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
+    call(Phase::fetch_intra, gather, inner_, whole);
     return whole;
   }
 
-  /// The buffers to which every rank's visit writes the shard's gradient.
+  /// Returns the buffers to which every rank's visit writes the shard's gradient.
   RankBuffers gradients(int shard) {
     if (builder_.ranks() == 1)
       return {builder_.accumulator(0, shard)};
-    return keeping_.sums == Copies::per_rank ? kept_.sums_of(shard)
-                                             : new_buffers(SlotClass::gradient);
+    return keeping_.sums == Holder::rank ? kept_.sums_of(shard) : new_buffers(SlotClass::gradient);
   }
 
   /// Adds the gradient to the accumulators of the slices, or to the sums until the `last`
   /// micro-batch.
   void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    if (builder_.ranks() == 1 || (keeping_.sums == Copies::per_rank && !last))
+    if (builder_.ranks() == 1 || (keeping_.sums == Holder::rank && !last))
       return;
-    if (keeping_.sums == Copies::per_rank)
+    if (keeping_.sums == Holder::rank)
       gradients = kept_.load_sums(shard, tick, is_inside(two_levels_));
-    call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
-    if (keeping_.sums == Copies::per_group) {
+    const Action scatter = make_action(Kind::reduce_scatter, tick, Payload::gradient, shard);
+    call(Phase::push_intra, scatter, inner_, gradients);
+    if (keeping_.sums == Holder::group) {
       kept_.add_to_sums(builder_.everyone(), shard, tick, gradients, last);
       if (!last)
         return;
     }
-    call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
-    const RankBuffers sums = builder_.accumulators(builder_.everyone(), shard);
-    local(Kind::accumulate, tick, Phase::push_last, shard, gradients, sums);
+    call(Phase::push_inter, scatter, outer_, gradients);
+    local(Phase::push_last,
+        make_action(Kind::accumulate, tick, Payload::gradient, shard),
+        gradients,
+        builder_.accumulators(builder_.everyone(), shard));
   }
 
 private:
@@ -94,9 +97,9 @@ private:
 
   /// A group of one rank shares its copy with no one, a group of all ranks has the owners.
   Keeping in_groups(Keeping keeping) const {
-    for (Copies* copies : {&keeping.weights, &keeping.sums})
-      if (!two_levels_ && *copies == Copies::per_group)
-        *copies = builder_.groups().count() > 1 ? Copies::per_rank : Copies::none;
+    for (Holder* holder : {&keeping.weights, &keeping.sums})
+      if (!two_levels_ && *holder == Holder::group)
+        *holder = builder_.groups().count() > 1 ? Holder::rank : Holder::owner;
     return keeping;
   }
 
@@ -113,28 +116,22 @@ private:
       kept_.divide(r, {groups.local(r), members});
   }
 
-  void call(Kind kind,
-      int tick,
-      Phase phase,
-      int shard,
-      const std::vector<Leg>& legs,
-      const RankBuffers& buffers) {
-    const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
-    for (const Leg& leg : legs)
+  void call(Phase phase, Action action, const std::vector<Leg>& legs, const RankBuffers& buffers) {
+    for (const auto& [name, ranks, part] : legs) {
+      action.part = part.index;
+      action.parts = part.count;
       builder_.collective(phase,
-          builder_.communicator(leg.name, leg.ranks),
-          make_action(kind, tick, payload, shard, leg.part),
-          list_of(leg.ranks, [&](int r) { return buffers[r]; }));
+          builder_.communicator(name, ranks),
+          action,
+          list_of(ranks, [&](int r) { return buffers[r]; }));
+    }
   }
 
-  /// Whether what happens on the inner level, or the outer one, stays inside a group.
+  /// Returns whether what happens on the inner level, or on the outer one, stays inside a group.
   bool is_inside(bool inner) const { return inner || builder_.groups().count() == 1; }
 
-  /// A load of weights or an addition of gradients on every rank.
-  void local(
-      Kind kind, int tick, Phase phase, int shard, const RankBuffers& from, const RankBuffers& to) {
-    const Payload payload = kind == Kind::load ? Payload::weights : Payload::gradient;
-    const Action action = make_action(kind, tick, payload, shard);
+  /// Emits a load or an addition on every rank.
+  void local(Phase phase, const Action& action, const RankBuffers& from, const RankBuffers& to) {
     for (const int r : builder_.everyone())
       builder_.local(r, phase, action, is_inside(phase == Phase::fetch_intra), from[r], to[r]);
   }

@@ -8,7 +8,7 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with
+/// The owner rank of each shard. Shards go round-robin over the groups that still have a rank with
 /// fewer shards than the rest, and inside group k over its ranks, from rank k on. With n equal
 /// groups this is rank (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but
 /// for the last term, by which no rank receives two shards in a row. With unequal groups too, every
@@ -22,22 +22,20 @@ Ranks round_robin_owners(const Groups& groups, int shards) {
   return list_of(std::views::iota(0, shards), [&](int s) { return round[s % groups.ranks()]; });
 }
 
-/// Decides who sends each shard to whom, and returns its gradient.
+/// Decides who sends each shard to whom, and who returns its gradient.
 ///
-/// Weights: the owner broadcasts inside its own group; for another group it sends to one rank
-/// there, the group leader for this shard (same local index where it exists), which broadcasts.
+/// The owner broadcasts the weights inside its own group. To another group it sends them to one
+/// rank, the group leader for this shard (same local index where it exists), which broadcasts.
 /// Gradients go the same way back: reduced to the owner inside its group, else to the leader, which
-/// sends the sum; the owner adds it to its accumulator. (arXiv 2511.09741, GWPS and DBS;
-/// docs/schedules.md on the published rule.)
+/// sends the sum; the owner adds it to its accumulator. (arXiv 2511.09741, GWPS and DBS; see
+/// docs/schedules.md for the published rule.)
 ///
-/// With rails > 1, a message between groups is divided into as many parts, or as many as both
-/// groups have ranks. Each part goes from the rank of one group to the rank of the other with the
-/// same local index: the owner scatters the parts in its group, the other group gathers them;
-/// gradients come back likewise.
+/// With rails > 1, a message between groups is divided into so many parts, at most the ranks of
+/// the smaller group. Each part passes between ranks with the same local index: the owner scatters
+/// the parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS one
-/// of all ranks. What stays in a group is with its leaders for the shard, spread over its ranks as
-/// owned shards are.
+/// `groups` share a shard's visit: the topology's groups, or without GWPS one of all ranks. What
+/// stays in a group is with its leaders for the shard, spread over its ranks as owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const Groups& groups, Ranks owners, const Request& request)
@@ -49,7 +47,7 @@ public:
         passes_on_(request.spec.options.contains("dbs")),
         keeping_(keeping_of(request)),
         weights_(groups.count()) {
-    if (keeping_.weights == Copies::per_group || keeping_.sums == Copies::per_group)
+    if (keeping_.weights == Holder::group || keeping_.sums == Holder::group)
       rails_ = std::min(rails_, std::ranges::min(groups.sizes()));
     for (int k = 0; k < groups.count(); ++k) {
       kept_.emplace_back(builder, groups.members(k), keeping_);
@@ -66,7 +64,7 @@ public:
     const int shard = visit.shard, tick = visit.tick - 1;
     RankBuffers& weights = weights_[group];
     RankBuffers& copies = kept_[group].copies_for(visit);
-    if (!copies.empty() && keeping_.weights == Copies::per_rank) {
+    if (!copies.empty() && keeping_.weights == Holder::rank) {
       weights = copies;
       return;
     }
@@ -80,7 +78,7 @@ public:
     } else {
       if (!owns(group, shard))
         send_to(group, shard, visit.tick - prefetch_);
-      if (keeping_.weights != Copies::none)
+      if (keeping_.weights != Holder::owner)
         copies = copies_of(group, shard, tick, weights);
     }
     inside(Payload::weights, group, shard, tick, weights);
@@ -115,7 +113,7 @@ public:
             Phase::push_intra, shard, tick, {}, true, gradients[groups_.local(owners_[shard])]);
       return;
     }
-    if (keeping_.sums == Copies::per_group && !alone(group)) {
+    if (keeping_.sums == Holder::group && !alone(group)) {
       kept_[group].add_to_sums(leaders_of(group, shard), shard, tick, gradients, last);
       if (!last)
         return;
@@ -156,8 +154,8 @@ private:
   /// Returns whether each rank sums its own gradients, where they are not the owner's at once.
   bool sums_on_ranks(int group, int shard) const {
     if (alone(group))
-      return keeping_.sums != Copies::none && !owns(group, shard);
-    return keeping_.sums == Copies::per_rank;
+      return keeping_.sums != Holder::owner && !owns(group, shard);
+    return keeping_.sums == Holder::rank;
   }
 
   VirtualBuffer weights_on(int rank, int shard) {
@@ -165,20 +163,16 @@ private:
                                   : builder_.new_buffer(rank, SlotClass::weights);
   }
 
-  /// Copies of the shard in `weights`: on every member, or with the leaders, each one's part once
-  /// it is there.
+  /// Returns what stays of the shard in `weights`, on every member or with the leaders. Several
+  /// leaders copy their parts once they are there.
   RankBuffers copies_of(int group, int shard, int tick, const RankBuffers& weights) {
-    if (keeping_.weights == Copies::per_rank)
-      return weights;
-    RankBuffers copies(weights.size());
+    RankBuffers copies = weights;
     const Ranks leaders = leaders_of(group, shard);
-    for (const int r : leaders) {
-      VirtualBuffer& copy = copies[groups_.local(r)] = weights[groups_.local(r)];
-      if (leaders.size() == 1)
-        continue;
-      copy = builder_.new_buffer(r, SlotClass::kept);
-      load_weights(r, shard, tick, weights[groups_.local(r)], copy);
-    }
+    if (keeping_.weights == Holder::group && leaders.size() > 1)
+      for (const int r : leaders) {
+        VirtualBuffer& copy = copies[groups_.local(r)] = builder_.new_buffer(r, SlotClass::kept);
+        load_weights(r, shard, tick, weights[groups_.local(r)], copy);
+      }
     return copies;
   }
 
@@ -187,7 +181,7 @@ private:
     builder_.local(rank, Phase::fetch_intra, load, true, from, to);
   }
 
-  /// Every part of a shard from another group to the leader for it.
+  /// Sends every part of a shard from another group to its leader.
   void send_to(int group, int shard, int tick) {
     const int owner = owners_[shard];
     for (const auto& [part, leader, gateway] : rails_of(group, shard)) {
@@ -206,7 +200,7 @@ private:
     }
   }
 
-  /// Every part of a gradient from the leader for it to the owner, which adds it.
+  /// Sends every part of a gradient from its leader to the owner, which adds it.
   void send_home(int group, int shard, int tick, int owner_tick, const RankBuffers& gradients) {
     const int owner = owners_[shard];
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
@@ -227,8 +221,8 @@ private:
     }
   }
 
-  /// Weights from the leaders of a group to all its members, or the sums of their gradients to the
-  /// leaders.
+  /// Moves weights from the leaders of a group to all its members, or the sums of their gradients
+  /// to the leaders.
   void inside(Payload payload, int group, int shard, int tick, const RankBuffers& buffers) {
     if (alone(group))
       return;
@@ -238,17 +232,15 @@ private:
         groups_.count() == 1
             ? builder_.world()
             : builder_.communicator(fmt::format("group{}", group), groups_.members(group));
+    Action action =
+        make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
     const Ranks leaders = leaders_of(group, shard);
-    const int parts = std::ssize(leaders);
-    if (parts == groups_.size(group)) {
-      const Kind kind = weights ? Kind::all_gather : Kind::reduce_scatter;
-      return builder_.collective(
-          phase, communicator, make_action(kind, tick, payload, shard), buffers);
-    }
-    for (int i = 0; i < parts; ++i) {
-      const Kind kind = weights ? Kind::broadcast : Kind::reduce;
-      Action action = make_action(kind, tick, payload, shard, {i, parts});
-      action.peer = leaders[i];
+    if (std::ssize(leaders) == groups_.size(group))
+      return builder_.collective(phase, communicator, action, buffers);
+    action.kind = weights ? Kind::broadcast : Kind::reduce;
+    action.parts = std::ssize(leaders);
+    for (action.part = 0; action.part < action.parts; ++action.part) {
+      action.peer = leaders[action.part];
       builder_.collective(phase, communicator, action, buffers);
     }
   }
@@ -276,14 +268,12 @@ private:
   std::vector<KeptBuffers> kept_;     ///< by group
 };
 
-/// Returns whether a message between groups may be divided: only if the owner sends it, and to a
-/// group.
+/// Returns whether a message between groups may be divided: only if its owner sends it to a group.
 bool may_share(const Spec& spec) {
   return !spec.options.contains("dbs") && !spec.options.contains("gwps");
 }
 
-/// rails=auto: a message uses as many adapters as a node has, and no more ranks than two groups
-/// have both.
+/// Gives rails=auto a value: the adapters of a node, but no more ranks than two groups have both.
 void settle(Request& request, int adapters) {
   auto& options = request.spec.options;
   if (!options.contains("rails") && may_share(request.spec)) {
@@ -313,8 +303,7 @@ void require(const Request& request) {
 /// group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
-  // One of each rank; or of each block, so that all take as long where blocks do not divide evenly
-  // among ranks.
+  // Shards of blocks take equally long, also where blocks do not divide evenly among ranks.
   const int shards = options.contains("shards") ? request.layers : request.ranks_of_replica();
   Builder builder(request, shards);
   const Groups groups =
@@ -329,7 +318,7 @@ Program make(const Request& request) {
 
   const int grad_ticks = number_of(request.spec, "grad_ticks");
   for (const int i : indices(all[0].visits())) {
-    // In the order of issue; as many buffers.
+    // The tick in which a group's gradient leaves.
     const auto leaves = [&](int group) {
       return std::min(all[group].visits()[i].tick + grad_ticks, all[group].last_tick() + 1);
     };

@@ -7,12 +7,17 @@ int wrapped(int value, int ranks) {
   return ((value % ranks) + ranks) % ranks;
 }
 
-/// One buffer per rank that goes from rank r to rank r + 1.
+/// One buffer of each rank, which goes from rank r to rank r + 1.
 struct Ring {
   Builder& builder;
   Payload payload;
   SlotClass cls;
   RankBuffers at = RankBuffers(builder.ranks());
+
+  /// Every rank sends the shard shard_of(rank) to the next rank.
+  void turn(int tick, Phase phase, const auto& shard_of) {
+    move(tick, phase, shard_of, [&](int r) { return (r + 1) % builder.ranks(); });
+  }
 
   /// Every rank sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
@@ -66,10 +71,6 @@ private:
 
   int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
 
-  auto to_next() const {
-    return [this](int r) { return (r + 1) % ranks_; };
-  }
-
   /// Emits the visit of a rank that is `since` positions into its work; nothing while the ring
   /// turns for others.
   void visit(int rank,
@@ -79,12 +80,10 @@ private:
       Kind kind,
       VirtualBuffer weights,
       VirtualBuffer gradient) {
-    const int number = since / ranks_;  // of the micro-batch on this rank
-    if (since < 0 || number >= per_rank_)
-      return;
-    const int micro_batch = rank * per_rank_ + number;
+    const int micro_batch = rank * per_rank_ + since / ranks_;
     const bool adds = kind == Kind::backward;  // the ring brings the gradient of other ranks
-    emitters_[rank].visit({tick, shard, micro_batch, kind}, {weights}, {gradient}, adds);
+    if (since >= 0 && since < per_rank_ * ranks_)
+      emitters_[rank].visit({tick, shard, micro_batch, kind}, {weights}, {gradient}, adds);
   }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
@@ -98,8 +97,7 @@ private:
     if (i == ranks_ - 1)
       fork(tick);
     if (!last && i % ranks_ != ranks_ - 1)
-      forward_.move(
-          tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); }, to_next());
+      forward_.turn(tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); });
   }
 
   /// The backward ring starts with what the forward ring holds, after one swap of r and P - r.
@@ -125,8 +123,8 @@ private:
       visit(r, j - r, tick, shard_of(r), Kind::backward, backward_.at[r], gradients_.at[r]);
     if (last)
       return return_gradients(tick, shard_of);
-    backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
-    gradients_.move(tick, Phase::push_inter, shard_of, to_next());
+    backward_.turn(tick, Phase::fetch_inter, shard_of);
+    gradients_.turn(tick, Phase::push_inter, shard_of);
   }
 
   /// The last hop takes every gradient to its owner.
@@ -152,8 +150,7 @@ private:
 /// the next. Corrected: docs/schedules.md.
 Program make(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
-  WeiPipe pipe(builder, request.micro_batches_of_rank());
-  const int last_tick = pipe.run();
+  const int last_tick = WeiPipe(builder, request.micro_batches_of_rank()).run();
   return std::move(builder).finish(last_tick + 1);
 }
 }  // namespace
