@@ -301,8 +301,8 @@ void Model::loss(const EndBuffers& b, double* loss, const MicroBatch& batch) {
   with_element(shape.dtype, [&]<class E>(E) {
     const auto gain = vector_of<const E>(b.weights, norm);
     const auto weight = matrix_of<const E>(b.weights, head);
-    for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
-      const std::int64_t rows = std::min(slice, shape.tokens() - begin);
+    for (std::int64_t begin = 0; begin < shape.tokens(); begin += tile) {
+      const std::int64_t rows = std::min(tile, shape.tokens() - begin);
       const bool adds = b.accumulate || begin > 0;
       const auto part =
           matrix_at<E>(b.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
