@@ -209,6 +209,9 @@ void Model::run_block(const ShardPass& pass, int index, const PassBuffers& b) {
   if (pass.direction == Direction::forward)
     return of.forward(x, pass.segment, pass.heads.index);
 
+  if (pass.segment == Segment::share)
+    return of.backward(pass, x, x, BlockTensors<float>(), false);
+
   // A half defers the gradient at the output of each block, of the last one as a copy of x.
   const bool is_last = index + 1 == layout_.shards[pass.shard].layers;
   const Matrix<E> dy = pass.is_half() ? deferred_gradient<E>(pass, index, b) : x;

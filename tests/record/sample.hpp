@@ -114,6 +114,6 @@ inline trace::Timeline sample_timeline(int spread = 1) {
 
 /// What a session knows without a job.
 inline Provenance sample_session() {
-  return collect({}, {"test"}, {});
+  return collect({}, {"test"}, {}, {});
 }
 }  // namespace minitaw::record
