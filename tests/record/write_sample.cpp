@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   }
   deck::Deck deck;
   deck.text = "layers = 5\n";
-  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());
+  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, {}, HostNames());
   for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
     provenance[name] = text_data("1.2");
   provenance["libraries"] = list_data({"a 1", "b 2"});
