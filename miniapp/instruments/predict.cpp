@@ -31,13 +31,13 @@ struct PredictOptions {
 
 /// A case and what is predicted of it: a row of the table.
 struct Predicted {
-  Case settings;
+  Case asked;
   Prediction prediction;
   trace::RankTime total;  ///< of all ranks
   double whole;           ///< its length
 
   Predicted(const Case& c, Prediction p)
-      : settings(c),
+      : asked(c),
         prediction(std::move(p)),
         total(trace::total_of(prediction.account.ranks)),
         whole(prediction.account.length * prediction.account.ranks.size()) {}
@@ -71,7 +71,7 @@ Columns figures_of(const Machine& machine) {
           .name = "tokens_per_s"},
       {.title = "rate/rank",
           .units = "token/s",
-          .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
+          .value = [](const P& p) { return p.prediction.tokens_per_s / p.asked.ranks; },
           .wide = true},
       share_column("MFU", "%", true, "mfu", [](const P& p) { return p.prediction.mfu; }),
       share_column(
@@ -99,7 +99,7 @@ Columns figures_of(const Machine& machine) {
 }
 
 Json to_json(const Machine& machine, const Predicted& p) {
-  Json json = {{"settings", settings_json(p.settings)}};
+  Json json = {{"settings", settings_json(p.asked)}};
   put(json, figures_of(machine), p);
   for (std::size_t k = 0; k < p.total.exposed.size(); ++k)
     json["exposed"][schedule::name_of(static_cast<schedule::Traffic>(k))] =
@@ -113,7 +113,7 @@ Json to_json(const Machine& machine, const Predicted& p) {
 
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const PlannedCase& plan, const Machine& machine, const Prediction& p) {
-  const Case& c = plan.settings;
+  const Case& c = plan.asked;
   const topology::Groups& groups = std::ssize(p.spans) == c.ranks ? c.groups : plan.program->groups;
   return trace::make_timeline(*plan.program,
       p.spans,
@@ -180,7 +180,7 @@ std::vector<Predicted> predict_best(const deck::Deck& deck,
   for (const predict::Candidate& c : predict::search(deck.cases.front(), machine, shown, seconds)) {
     ++tried;
     if (c.prediction && best.size() < shown)
-      best.emplace_back(c.settings, *c.prediction);
+      best.emplace_back(c.asked, *c.prediction);
     else
       ++lost[c.prediction ? "are slower" : c.why];
   }
@@ -205,7 +205,7 @@ void print(const Machine& machine,
   Columns columns = {setting_column<Predicted>("schedule")};
   columns.front().width = -1;
   for (const std::string& name :
-      best ? searched : varying_settings(list_of(all, &Predicted::settings)))
+      best ? searched : varying_settings(list_of(all, &Predicted::asked)))
     if (name != "schedule")
       columns.push_back(setting_column<Predicted>(name));
   std::ranges::move(figures_of(machine), std::back_inserter(columns));

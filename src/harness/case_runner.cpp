@@ -67,7 +67,7 @@ void check_first_step(const RunningCase& running, const Reference& reference, Ca
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
-  const Tolerance tolerance = serial_tolerance(running.settings);
+  const Tolerance tolerance = serial_tolerance(running.asked);
   if (!found.passes(tolerance))
     fail(result, found.failure(tolerance));
 }
@@ -85,7 +85,7 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
         attention.reason);
   result.matmul_algorithms = fmt::format(
       "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
-  result.transport = result.settings.ranks == 1 ? "none" : runtime.transport().name();
+  result.transport = result.asked.ranks == 1 ? "none" : runtime.transport().name();
 }
 
 /// Tells instruments of the end of a case, also of one that ends with an exception.
@@ -185,7 +185,7 @@ Check CaseRunner::verify(
     engine::Runtime& runtime = running.runtime;
     const Reference executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
-    bytes.settings = c;
+    bytes.asked = c;
     collect_bytes(runtime, steps, running.comm, bytes);
     const std::string unused =
         first_text(runtime.arena().untouched(unwritten, spare_bytes(runtime)), running.comm);
@@ -201,7 +201,7 @@ Check CaseRunner::verify(
 Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   Outcome outcome;
   CaseResult& result = outcome.result;
-  result.settings = c;
+  result.asked = c;
   result.started = utc_now();
   const auto failed = [&](Status status, const std::exception& why) {
     result.status = status;
@@ -312,7 +312,7 @@ void CaseRunner::on_ranks_of(const Plan& plan, engine::StepOptions options, cons
   });
   if (runtime == nullptr)
     return;
-  const Case& c = plan->settings;
+  const Case& c = plan->asked;
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport,
       {members.comm,

@@ -185,12 +185,12 @@ Parts parts_of(const Case& c) {
   const Plan baseline = plan_of(serial_case(c));
   const std::uint64_t arena = baseline->memory.front().total();
   if (!kernels::on_host)
-    return {arena + model::library_estimate(baseline->settings.shape)};
+    return {arena + model::library_estimate(baseline->asked.shape)};
   std::uint64_t elements = 0;
   for (const model::Flat* part : baseline->layout.parts())
     elements += static_cast<std::uint64_t>(part->elements);
   return {
-      arena, sizeof(float) * elements, model::reference_activation_bytes(baseline->settings.shape)};
+      arena, sizeof(float) * elements, model::reference_activation_bytes(baseline->asked.shape)};
 }
 
 /// Executes a step. Returns its loss, and its gradients on rank 0. Collective.

@@ -61,7 +61,7 @@ void collect_time(const engine::Runtime& runtime,
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline)
-    result.timeline = trace::make_timeline(program, spans, result.settings.groups, "");
+    result.timeline = trace::make_timeline(program, spans, result.asked.groups, "");
 }
 
 /// The label of most bytes.
@@ -118,7 +118,7 @@ void collect_memory(const engine::Runtime& runtime,
     CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const PlannedBeside beside = planned_beside(runtime, result.settings, shared);
+  const PlannedBeside beside = planned_beside(runtime, result.asked, shared);
   result.memory = comm::mpi::gather(memory_of(plan, taken, beside), comm, "gathering memory");
   fail_at_first(result, excess(plan, taken, beside), comm);
 }

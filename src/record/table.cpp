@@ -46,19 +46,18 @@ std::string field_text(const std::string& group, const Field& field, bool markdo
 }  // namespace
 
 TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
-  std::vector<std::string> told = varying_settings(rows);
-  const auto is_told = [&](const std::string& name) {
-    return std::ranges::find(told, name) != told.end() ||
-           (name == "ranks" && std::ranges::find(told, "replicas") != told.end());
-  };
+  const std::vector<std::string> varying = varying_settings(rows);
+  std::set<std::string> told(varying.begin(), varying.end());
+  if (told.erase("replicas") > 0)
+    told.insert("ranks");  // "2x3"
   const auto repeats = [](const Row& row) { return row.integer("repetition") > 0; };
   if (std::ranges::any_of(rows, repeats))
-    told.emplace_back("repetition");
+    told.insert("repetition");
   std::vector<Shown> list;
   for (const Column& column : columns()) {
     const std::string& name = column.field.name;
-    const bool differs = is_told(name), is_optional = !column.shown || name == "repetition";
-    if (name == "replicas" || (is_optional && !differs))
+    const bool differs = told.contains(name), is_optional = !column.shown || name == "repetition";
+    if (is_optional && !differs)
       continue;
     list.push_back(column.shown.value_or(Shown{.title = name}));
     list.back().wide = list.back().wide && !differs;

@@ -32,7 +32,7 @@ schedule::Costs device_costs(const Step& step) {
 
 /// The part of a case that is simulated, and as much of the machine as it uses.
 Step step_of(const Plan& plan, const Machine& machine) {
-  const Case& c = plan->settings;
+  const Case& c = plan->asked;
   if (c.ranks > machine.ranks())
     throw InputError("{}: the machine has {} of {}, fewer than the {} ranks of the case",
         machine.path,
@@ -82,7 +82,7 @@ Floor floor_of(const Plan& plan, const Machine& machine) {
 }
 
 Prediction predict(const Plan& plan, const Machine& machine) {
-  const Case& c = plan->settings;
+  const Case& c = plan->asked;
   const Step step = step_of(plan, machine);
   Prediction result = simulate(step, device_costs(step));
   result.traffic.between *= c.replicas / step.replicas();

@@ -121,13 +121,13 @@ constexpr const char* late = "were not tried in time";
 
 /// Small programs first; candidates of one program are neighbours.
 void bound(std::vector<Candidate>& all, const Machine& machine, Planner& planner, Time end) {
-  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return size_of(c.settings); });
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return size_of(c.asked); });
   for (Candidate& c : all) {
     if (Clock::now() >= end) {
       c.why = late;
       continue;
     }
-    c.floor = floor_of(planner.plan(c.settings), machine);
+    c.floor = floor_of(planner.plan(c.asked), machine);
     if (!machine.has_room(c.floor.memory))
       c.why = "do not fit";
   }
@@ -154,9 +154,9 @@ void predict_promising(std::vector<Candidate>& all,
       c.why = late;
       continue;
     }
-    Prediction prediction = predict(planner.plan(c.settings), machine);
+    Prediction prediction = predict(planner.plan(c.asked), machine);
     prediction.spans = {};
-    Case in_groups = c.settings;
+    Case in_groups = c.asked;
     in_groups.groups = groups;  // whose number pipelines and flat FSDP do not know
     if (!steps.emplace(deck::identity(in_groups), prediction.seconds).second) {
       c.why = "differ in groups alone";

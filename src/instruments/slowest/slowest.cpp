@@ -48,7 +48,7 @@ double planned_flops(const engine::Runtime& runtime) {
 
 void Comparison::begin_case(const harness::RunningCase& running) {
   rank_ = running.runtime.rank();
-  steps_ = running.settings.steps;
+  steps_ = running.asked.steps;
 }
 
 void Comparison::before_step(int step) {
