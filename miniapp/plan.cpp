@@ -358,12 +358,6 @@ std::string program_text(const deck::Deck& deck) {
   return schedule::to_text(*plan_of(deck.cases.front())->program);
 }
 
-Json to_json(const deck::Deck& deck, const Costs& plans, const schedule::Device& assumed) {
-  return {{"notes", deck.notes},
-      {"assumed_per_rank", {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
-      {"cases", list_of(plans, [](const CaseCost& plan) { return to_json(plan); })}};
-}
-
 /// The table, and each case in detail; not on a terminal, where there are more than a few.
 void print(const deck::Deck& deck, const Costs& plans) {
   const bool narrow = isatty(STDOUT_FILENO) != 0;
@@ -388,8 +382,13 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
     return 0;
   }
   const Costs plans = costs_of(deck, options.machine);
+  const schedule::Device& assumed = options.machine.device;
   if (options.json)
-    write_json(invocation, to_json(deck, plans, options.machine.device));
+    write_json(invocation,
+        {{"notes", deck.notes},
+            {"assumed_per_rank",
+                {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
+            {"cases", list_of(plans, [](const CaseCost& plan) { return to_json(plan); })}});
   else
     print(deck, plans);
   return 0;

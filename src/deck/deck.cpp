@@ -240,9 +240,9 @@ void store(std::size_t i, const std::vector<Axis>& axes, CaseDraft& draft) {
 /// All combinations of the axes, completed and checked. One that cannot be run is left out with a
 /// note; it is an error if none is left, or if the job has too few ranks for it. Equal cases are
 /// kept once.
-void expand(const GivenKeys& given, const Job& job, Deck& deck) {
+void expand(const GivenKeys& given, const std::string& folder, const Job& job, Deck& deck) {
   CaseDraft draft;
-  draft.folder = std::filesystem::path(deck.path).parent_path().string();
+  draft.folder = folder;
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
   std::set<std::string> seen;
@@ -285,12 +285,12 @@ Deck make_deck(const std::string& text,
     const std::string& path,
     const std::vector<std::string>& overrides,
     const Job& job) {
-  Deck deck{path, text, {}, {}, {}};
+  Deck deck{text, {}, {}, {}};
   GivenKeys given = parse_toml(text, path);
   for (const std::string& override : overrides)
     override_key(given, override);
   try {
-    expand(given, job, deck);
+    expand(given, std::filesystem::path(path).parent_path().string(), job, deck);
   } catch (const InputError& error) {
     throw InputError(locate(error.what(), given, path));
   }

@@ -31,7 +31,7 @@ Shown wide(const std::string& title, const std::string& units, int width, Format
 constexpr Format as_loss{.style = Format::fixed, .decimals = 4};
 constexpr Format as_error{.style = Format::scientific, .decimals = 0};
 
-/// A case that says nothing, and divides by no 0.
+/// An empty case in which nothing is divided by 0.
 Case example_case() {
   Case c;
   c.shape.heads = c.shape.kv_heads = 1;
@@ -40,7 +40,7 @@ Case example_case() {
 
 // Columns.
 
-/// `value`: of a run, or of the part of it that has it.
+/// `value` is a function or a member of a run, or of one of its parts.
 template <class Value>
 Column column(const std::string& name,
     const std::string& units,
