@@ -20,7 +20,7 @@ struct ReferenceSizes {
 ReferenceSizes sizes_of_references(const Case& c) {
   const Plan serial = plan_of(harness::serial_case(c));
   const std::uint64_t arena = serial->memory.front().total();
-  const model::Shape& shape = serial->settings.shape;
+  const model::Shape& shape = serial->asked.shape;
   if (!kernels::on_host)
     return {arena + model::library_estimate(shape)};
   return {
@@ -58,11 +58,11 @@ std::vector<std::uint64_t> free_memory() {
 
 std::vector<Need> needs_on_host(const PlannedCase& plan, int threads) {
   const std::uint64_t shared =
-      schedule::program_bytes(*plan.program) + model::blas_estimate(plan.settings.shape, threads);
+      schedule::program_bytes(*plan.program) + model::blas_estimate(plan.asked.shape, threads);
   std::vector<Need> needs;
   for (const int rank : indices(plan.memory))
     needs.push_back({plan.memory[rank].total(),
-        shared + schedule::span_bytes(*plan.program, rank, plan.settings.steps)});
+        shared + schedule::span_bytes(*plan.program, rank, plan.asked.steps)});
   return needs;
 }
 
@@ -70,7 +70,7 @@ std::vector<Need> needs_on_device(const PlannedCase& plan) {
   std::vector<Need> needs;
   for (const int rank : indices(plan.memory))
     needs.push_back(
-        {plan.memory[rank].arena(), model::library_estimate(shape_of_rank(plan.settings, rank))});
+        {plan.memory[rank].arena(), model::library_estimate(shape_of_rank(plan.asked, rank))});
   return needs;
 }
 

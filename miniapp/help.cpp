@@ -8,19 +8,13 @@
 
 namespace minitaw::app {
 namespace {
-struct HelpOptions {
-  std::string topic;
-  bool markdown = false;
-};
-
-std::string help(const CLI::App& app, const HelpOptions& options) {
-  const std::string& topic = options.topic;
+std::string help(const CLI::App& app, const std::string& topic) {
   if (topic.empty())  // app.help() would be that of the verb `help`
     return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   if (topic == "keys")
     return deck::help_text();
   if (topic == "results")
-    return record::schema_text(options.markdown);
+    return record::schema_text();
   if (const deck::Setting* key = deck::find_key(topic))
     return deck::help_text(*key);
   std::vector<std::string> topics = {"keys", "results", "schedules"};
@@ -43,13 +37,12 @@ std::string help(const CLI::App& app, const HelpOptions& options) {
 }  // namespace
 
 void add_help(CLI::App& app, Invocation&) {
-  auto options = std::make_shared<HelpOptions>();
+  auto topic = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(
       "help", "explain the schedules, the keys of a deck and the datasets of a result file");
   verb->add_option("TOPIC",
-      options->topic,
+      *topic,
       "\"keys\", \"results\", \"schedules\" (a line each), or the name of a key or a schedule");
-  verb->add_flag("--markdown", options->markdown, "results as the tables of docs/results.md");
-  verb->callback([&app, options] { write_stdout(help(app, *options)); });
+  verb->callback([&app, topic] { write_stdout(help(app, *topic)); });
 }
 }  // namespace minitaw::app

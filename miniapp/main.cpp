@@ -20,8 +20,8 @@ bool is_root() {
   return true;
 }
 
-/// A first word that is no verb, answered before the parser complains about arguments in general.
-void check_verb(const CLI::App& app, int argc, char** argv) {
+/// Refuses a first word that is no verb, before the parser complains about arguments in general.
+void require_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-')
     return;
   const std::string word = argv[1];
@@ -40,7 +40,7 @@ int run(int argc, char** argv) {
   app::add_verbs(app, invocation);
   app.footer("minitaw VERB --help explains a verb, minitaw help keys the keys of a deck and the "
              "schedules.");
-  check_verb(app, argc, argv);
+  require_verb(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
   if (!help.empty() && is_root())
     fmt::print("{}", help);

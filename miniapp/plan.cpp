@@ -20,13 +20,8 @@ namespace {
 using schedule::Program;
 
 using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
-using MemoryBytes = decltype(schedule::Footprint::by_kind);               ///< by schedule::Memory
-
-/// Bytes that a group's ranks exchange with other groups in one step.
-struct GroupTraffic {
-  int group = 0, ranks = 0;
-  std::uint64_t out = 0, in = 0;
-};
+using GroupTraffic = schedule::ByteMatrix::OfGroup;
+using MemoryBytes = decltype(schedule::Footprint::by_kind);  ///< by schedule::Memory
 
 /// Whether the ranks fit on devices of one size.
 struct DeviceFit {
@@ -38,8 +33,8 @@ struct DeviceFit {
 };
 
 /// The cost of a case, from its program alone.
-struct CasePlan {
-  Case settings;
+struct CaseCost {
+  Case asked;
   std::int64_t number = 0;  ///< in the deck
   int shards = 0;
   TrafficBytes inside{}, between{};  ///< of groups, one step
@@ -51,14 +46,9 @@ struct CasePlan {
   std::size_t worst = 0;                            ///< the rank that needs most memory
   std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
   std::optional<DeviceFit> device;                  ///< nothing without a device to fit
-
-  /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
-  const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
-    return *std::ranges::max_element(groups, {}, bytes);
-  }
 };
 
-/// What a plan assumes of the machine.
+/// The machine that a plan assumes.
 struct AssumedMachine {
   schedule::Device device;
   std::optional<std::uint64_t> device_memory;  ///< bytes; nothing: unknown
@@ -70,7 +60,7 @@ std::uint64_t total(const auto& by_kind) {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
 }
 
-/// What driver, kernels and NCCL take of a device; an estimate.
+/// Memory that driver, kernels and NCCL take of a device; an estimate.
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 
 /// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
@@ -83,9 +73,9 @@ Need worst_on_device(const PlannedCase& plan) {
 /// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
 std::int64_t largest_seq(const PlannedCase& plan, std::uint64_t available) {
   constexpr int longest_seq = 1 << 26;
-  const int seq_step = std::lcm(128, 2 * plan.settings.shape.context.count);
+  const int seq_step = std::lcm(128, 2 * plan.asked.shape.context.count);
   const auto fits = [&](int steps) {
-    Case other = plan.settings;
+    Case other = plan.asked;
     other.shape.seq = std::int64_t{steps} * seq_step;
     try {
       return worst_on_device(PlannedCase(other, plan.program)).total() <= available;
@@ -97,47 +87,35 @@ std::int64_t largest_seq(const PlannedCase& plan, std::uint64_t available) {
   return seq_step * (std::ranges::partition_point(steps, fits) - steps.begin());
 }
 
-void add_traffic(CasePlan& plan, const PlannedCase& planned) {
-  const topology::Groups& groups = planned.settings.groups;
-  const schedule::ByteMatrix bytes = schedule::bytes(*planned.program, planned.layout);
-  for (int k = 0; k < schedule::traffic_kinds; ++k) {
-    plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
-    plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));
+CaseCost cost_of(const PlannedCase& plan, std::int64_t number, const AssumedMachine& machine) {
+  const Program& program = *plan.program;
+  CaseCost cost;
+  cost.asked = plan.asked;
+  cost.number = number;
+  cost.shards = program.shards;
+  const schedule::ByteMatrix bytes = schedule::bytes(program, plan.layout);
+  for (const auto& [kind, name] : schedule::table_of<schedule::Traffic>) {
+    cost.inside[index_of(kind)] = bytes.inside(plan.asked.groups, kind);
+    cost.between[index_of(kind)] = bytes.between(plan.asked.groups, kind);
   }
-  for (int g = 0; const auto& [out, in] : bytes.by_group(groups)) {
-    plan.groups.push_back({g, groups.size(g), out, in});
-    ++g;
-  }
-}
-
-void add_memory(CasePlan& plan, const PlannedCase& planned, const AssumedMachine& machine) {
-  plan.memory = list_of(planned.memory, &schedule::Footprint::by_kind);
-  plan.host = needs_on_host(planned, 1);
-  for (Need& rank : plan.host)
+  cost.groups = bytes.by_group(plan.asked.groups);
+  cost.ticks = schedule::ticks(program);
+  const schedule::Costs seconds = schedule::costs_of(program, plan.layout, machine.device);
+  cost.idle = schedule::idle(program, schedule::simulate(program, seconds));
+  cost.memory = list_of(plan.memory, &schedule::Footprint::by_kind);
+  cost.host = needs_on_host(plan, 1);
+  for (Need& rank : cost.host)
     rank.beside += schedule::process_base;
-  plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
-  plan.slots = planned.program->ranks[plan.worst].slots;
+  cost.worst = std::ranges::max_element(cost.memory, {}, total<MemoryBytes>) - cost.memory.begin();
+  cost.slots = program.ranks[cost.worst].slots;
   if (const auto available = machine.device_memory)
-    plan.device = {*available, worst_on_device(planned), largest_seq(planned, *available)};
+    cost.device = {*available, worst_on_device(plan), largest_seq(plan, *available)};
+  return cost;
 }
 
-CasePlan plan_case(const PlannedCase& planned, std::int64_t number, const AssumedMachine& machine) {
-  const Program& program = *planned.program;
-  const schedule::Costs costs = schedule::costs_of(program, planned.layout, machine.device);
-  CasePlan plan;
-  plan.settings = planned.settings;
-  plan.number = number;
-  plan.shards = program.shards;
-  plan.ticks = schedule::ticks(program);
-  plan.idle = schedule::idle(program, schedule::simulate(program, costs));
-  add_traffic(plan, planned);
-  add_memory(plan, planned, machine);
-  return plan;
-}
-
-using Plans = std::vector<CasePlan>;
-using Column = TableColumn<CasePlan>;
-using Columns = std::vector<Column>;
+using Costs = std::vector<CaseCost>;
+using CostColumn = TableColumn<CaseCost>;
+using CostColumns = std::vector<CostColumn>;
 
 /// Bytes by kind; "total" comes last.
 template <class Kind>
@@ -148,24 +126,25 @@ Json by_kind(const auto& bytes, Json json = {}) {
   return json;
 }
 
-/// Appends columns of bytes, in the unit that the largest of them asks for.
-void append_bytes(Columns& columns, const Plans& plans, const std::string& per, Columns added) {
-  double most = 0;
-  for (const Column& column : added)
-    for (const CasePlan& plan : plans)
-      most = std::max(most, std::get<double>(column.value(plan)));
-  const ByteUnit unit = byte_unit(most, 10000);
-  for (Column& column : added) {
-    column.units = unit.name + per;
-    column.format = {.factor = 1 / unit.bytes, .decimals = 3};
-    columns.push_back(std::move(column));
-  }
-}
+using BytesOf = std::function<double(const CaseCost&)>;
 
-Column bytes_column(const std::string& title, bool wide, auto bytes) {
-  return {.title = title,
-      .value = [bytes](const CasePlan& p) -> double { return bytes(p); },
-      .wide = wide};
+/// Appends columns of bytes, in the unit that the largest of them asks for.
+void append_bytes(CostColumns& columns,
+    const Costs& plans,
+    const std::string& per,
+    bool wide,
+    const std::vector<std::pair<std::string, BytesOf>>& added) {
+  double most = 0;
+  for (const auto& [title, bytes] : added)
+    for (const CaseCost& plan : plans)
+      most = std::max(most, bytes(plan));
+  const ByteUnit unit = byte_unit(most, 10000);
+  for (const auto& [title, bytes] : added)
+    columns.push_back({.title = title,
+        .units = unit.name + per,
+        .value = bytes,
+        .format = {.factor = 1 / unit.bytes, .decimals = 3},
+        .wide = wide});
 }
 
 std::string cells(const std::string& name, const std::vector<std::string>& cells) {
@@ -189,10 +168,10 @@ std::string line(const std::string& name, const auto& bytes) {
 }
 
 /// One line for each run of ranks that need the same; replicas are alike.
-std::string memory_text(const CasePlan& plan) {
+std::string memory_text(const CaseCost& plan) {
   const std::vector<MemoryBytes>& ranks = plan.memory;
-  std::string text = title_line<schedule::Memory>(
-      plan.settings.replicas > 1 ? "of each replica" : "memory per rank");
+  std::string text =
+      title_line<schedule::Memory>(plan.asked.replicas > 1 ? "of each replica" : "memory per rank");
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first])
       ++end;
@@ -220,15 +199,16 @@ std::string fit_text(const DeviceFit& fit) {
                           : "no S fits");
 }
 
-Json to_json(const CasePlan& plan) {
-  Json groups = Json::array(), ranks = Json::array(), busy = Json::array(), host = Json::array();
-  for (const GroupTraffic& g : plan.groups)
-    groups.push_back(
-        {{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
-  Json shares = Json::array();
-  const int of_replica = std::ssize(plan.memory);
-  for (int rank = 0; rank < plan.settings.ranks; ++rank) {
-    const int like = rank % of_replica;
+Json to_json(const CaseCost& plan) {
+  Json groups = Json::array(), ranks = Json::array(), busy = Json::array(), host = Json::array(),
+       shares = Json::array();
+  for (const int g : indices(plan.groups))
+    groups.push_back({{"group", g},
+        {"ranks", plan.asked.groups.size(g)},
+        {"bytes_out", plan.groups[g].out},
+        {"bytes_in", plan.groups[g].in}});
+  for (int rank = 0; rank < plan.asked.ranks; ++rank) {
+    const auto like = rank % plan.memory.size();
     ranks.push_back(by_kind<schedule::Memory>(plan.memory[like], {{"rank", rank}}));
     busy.push_back(plan.ticks.busy[like]);
     shares.push_back(plan.idle.share(like));
@@ -237,13 +217,13 @@ Json to_json(const CasePlan& plan) {
         {{"step", need.step}, {"process_estimate", need.beside}, {"total", need.total()}});
   }
   const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
-    const GroupTraffic& most = plan.busiest(bytes);
-    return {{"group", most.group}, {"bytes", most.*bytes}};
+    const auto most = std::ranges::max_element(plan.groups, {}, bytes);
+    return {{"group", most - plan.groups.begin()}, {"bytes", (*most).*bytes}};
   };
   Json slots = {{"rank", plan.worst}};
-  for (int c = 0; c < schedule::slot_classes; ++c)
+  for (const int c : indices(plan.slots))
     slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
-  Json json = {{"settings", settings_json(plan.settings)},
+  Json json = {{"settings", settings_json(plan.asked)},
       {"shards", plan.shards},
       {"bytes_per_step",
           {{"inside", by_kind<schedule::Traffic>(plan.inside)},
@@ -268,40 +248,38 @@ Json to_json(const CasePlan& plan) {
   return json;
 }
 
-std::string table_text(const Plans& plans, bool narrow) {
-  using P = CasePlan;
-  Columns columns = {{.title = "case", .value = &P::number},
-      {.title = "schedule", .value = [](const P& p) { return p.settings.schedule; }, .width = -1},
-      {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .wide = true},
+std::string table_text(const Costs& plans, bool narrow) {
+  using P = CaseCost;
+  CostColumns columns = {{.title = "case", .value = &P::number},
+      {.title = "schedule", .value = [](const P& p) { return p.asked.schedule; }, .width = -1},
+      {.title = "ranks", .value = [](const P& p) { return p.asked.ranks; }, .wide = true},
       {.title = "groups",
-          .value = [](const P& p) { return groups_text(p.settings.groups); },
+          .value = [](const P& p) { return groups_text(p.asked.groups); },
           .width = -1,
           .wide = true}};
-  for (const std::string& name : varying_settings(list_of(plans, &P::settings)))
+  for (const std::string& name : varying_settings(list_of(plans, &P::asked)))
     if (name != "schedule" && name != "ranks" && name != "groups")
       columns.push_back(setting_column<P>(name));
   append_bytes(columns,
       plans,
       "/rank",
-      {bytes_column(
-           "inside", true, [](const P& p) { return 1.0 * total(p.inside) / p.settings.ranks; }),
-          bytes_column("between", true, [](const P& p) {
-            return 1.0 * total(p.between) / p.settings.ranks;
-          })});
+      true,
+      {{"inside", [](const P& p) { return 1.0 * total(p.inside) / p.asked.ranks; }},
+          {"between", [](const P& p) { return 1.0 * total(p.between) / p.asked.ranks; }}});
   append_bytes(columns,
       plans,
       "",
-      {bytes_column("NIC-out", false, [](const P& p) { return p.busiest(&GroupTraffic::out).out; }),
-          bytes_column(
-              "NIC-in", false, [](const P& p) { return p.busiest(&GroupTraffic::in).in; })});
-  Columns memory;
-  for (std::size_t kind = 0; kind < schedule::memory_kinds; ++kind)
-    memory.push_back(bytes_column(std::string(name_of(static_cast<schedule::Memory>(kind))),
-        true,
-        [kind](const P& p) { return p.memory[p.worst][kind]; }));
-  memory.push_back(
-      bytes_column("memory", false, [](const P& p) { return total(p.memory[p.worst]); }));
-  append_bytes(columns, plans, "", memory);
+      false,
+      {{"NIC-out",
+           [](const P& p) { return std::ranges::max(p.groups, {}, &GroupTraffic::out).out; }},
+          {"NIC-in",
+              [](const P& p) { return std::ranges::max(p.groups, {}, &GroupTraffic::in).in; }}});
+  std::vector<std::pair<std::string, BytesOf>> memory;
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
+    memory.emplace_back(name, [at = index_of(kind)](const P& p) { return p.memory[p.worst][at]; });
+  memory.emplace_back("memory", [](const P& p) { return total(p.memory[p.worst]); });
+  append_bytes(columns, plans, "", true, memory);
+  columns.back().wide = false;
   columns.push_back({.title = "ticks", .value = [](const P& p) { return p.ticks.total; }});
   columns.push_back({.title = "idle",
       .units = "%",
@@ -314,8 +292,8 @@ std::string table_text(const Plans& plans, bool narrow) {
   return text;
 }
 
-std::string to_text(const CasePlan& plan) {
-  const Case& c = plan.settings;
+std::string to_text(const CaseCost& plan) {
+  const Case& c = plan.asked;
   const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {}, {}\n"
@@ -360,13 +338,13 @@ std::optional<std::uint64_t> memory_of_device() {
 }
 
 /// In the order of the deck.
-Plans plan_all(const deck::Deck& deck, AssumedMachine machine) {
+Costs costs_of(const deck::Deck& deck, AssumedMachine machine) {
   if (!machine.device_memory)
     machine.device_memory = memory_of_device();
-  Plans plans;
+  Costs plans;
   Planner planner;
   for (const Case& c : deck.cases)
-    plans.push_back(plan_case(*planner.plan(c), plans.size(), machine));
+    plans.push_back(cost_of(*planner.plan(c), std::ssize(plans), machine));
   return plans;
 }
 
@@ -380,14 +358,8 @@ std::string program_text(const deck::Deck& deck) {
   return schedule::to_text(*plan_of(deck.cases.front())->program);
 }
 
-Json to_json(const deck::Deck& deck, const Plans& plans, const schedule::Device& assumed) {
-  return {{"notes", deck.notes},
-      {"assumed_per_rank", {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
-      {"cases", list_of(plans, [](const CasePlan& plan) { return to_json(plan); })}};
-}
-
 /// The table, and each case in detail; not on a terminal, where there are more than a few.
-void print(const deck::Deck& deck, const Plans& plans) {
+void print(const deck::Deck& deck, const Costs& plans) {
   const bool narrow = isatty(STDOUT_FILENO) != 0;
   std::string text;
   for (const std::string& note : deck.notes)
@@ -396,7 +368,7 @@ void print(const deck::Deck& deck, const Plans& plans) {
   if (narrow && std::ssize(plans) > few)
     text += fmt::format("# choose up to {} cases with --set for details\n", few);
   else
-    for (const CasePlan& plan : plans)
+    for (const CaseCost& plan : plans)
       text += "\n" + to_text(plan);
   write_stdout(text);
 }
@@ -409,9 +381,14 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
     write_stdout(program_text(deck));
     return 0;
   }
-  const Plans plans = plan_all(deck, options.machine);
+  const Costs plans = costs_of(deck, options.machine);
+  const schedule::Device& assumed = options.machine.device;
   if (options.json)
-    write_json(invocation, to_json(deck, plans, options.machine.device));
+    write_json(invocation,
+        {{"notes", deck.notes},
+            {"assumed_per_rank",
+                {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
+            {"cases", list_of(plans, [](const CaseCost& plan) { return to_json(plan); })}});
   else
     print(deck, plans);
   return 0;
@@ -423,8 +400,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand(
       "plan", "bytes, memory and idle time of every case, without running it; needs no MPI job");
   add_deck(*verb, options->deck);
-  CLI::Option* json =
-      verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  CLI::Option* json = add_json(*verb, options->json);
   verb->add_flag(
           "--program", options->program, "the actions of every rank of the one case that is left")
       ->excludes(json);

@@ -52,7 +52,7 @@ std::string groups_text(const topology::Groups& groups) {
 }
 
 std::string setting_text(const Case& c, const std::string& name) {
-  const auto setting = std::ranges::find(deck::columns(), name, &deck::Setting::name);
+  const auto setting = std::ranges::find(deck::settings(), name, &deck::Setting::name);
   return name == "groups" ? groups_text(c.groups) : to_text(setting->value(c));
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> varying_settings(const std::vector<Case>& cases) {
 
 Json settings_json(const Case& c) {
   Json settings;
-  for (const deck::Setting& setting : deck::columns())
+  for (const deck::Setting& setting : deck::settings())
     put(settings, setting.name, setting.value(c));
   settings["identity"] = deck::identity(c);
   return settings;

@@ -4,7 +4,7 @@
 #include "base/table.hpp"
 #include "case/case.hpp"
 
-/// What verbs write: texts and JSON.
+/// Texts and JSON that verbs write.
 namespace minitaw::app {
 using Json = nlohmann::ordered_json;
 struct Invocation;
@@ -27,17 +27,16 @@ std::string setting_text(const Case& c, const std::string& name);
 /// Names of the settings in which cases differ.
 std::vector<std::string> varying_settings(const std::vector<Case>& cases);
 
-/// A column of a setting of entries that have `settings`, a case.
+/// A column of a setting of entries that have `asked`, a case.
 template <class Entry>
 TableColumn<Entry> setting_column(const std::string& name) {
   return {.title = name,
-      .value = [name](const Entry& entry) { return setting_text(entry.settings, name); }};
+      .value = [name](const Entry& entry) { return setting_text(entry.asked, name); }};
 }
 
 /// The settings of a case as results have them, its identity, and F and B as lists.
 Json settings_json(const Case& c);
-/// What --json writes, indented: program, schema and command, then what a verb has to say, its
-/// verdict first.
+/// Writes the object of --json, indented: program, schema and command, then `said`.
 void write_json(const Invocation& invocation, const Json& said);
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
 /// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)

@@ -30,15 +30,14 @@ struct RemainingRuns {
 RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
-/// Those of these cases; a file may have more.
+/// The rows of these cases; a file may have more.
 std::vector<record::Row> rows_of(const std::vector<Case>& cases, std::vector<record::Row> rows);
 /// Cases with all repetitions, or with a failure, after which none comes.
 std::size_t count_ended(const std::vector<record::Row>& rows);
 
 class TimeLimit {
 public:
-  /// So many seconds from now; nothing: to the end of the Slurm job (SLURM_JOB_END_TIME), if one is
-  /// known.
+  /// Without `seconds`, the limit is the end of the Slurm job (SLURM_JOB_END_TIME), if it is known.
   explicit TimeLimit(std::optional<double> seconds);
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
   /// 30 s.

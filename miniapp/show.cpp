@@ -19,7 +19,7 @@ struct ShowOptions {
 };
 
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
-std::string text_of(const record::Contents& file) {
+std::string text_of(const record::Results& file) {
   std::set<std::string> links;
   for (const std::vector<std::string>& session : file.links)
     links.insert(record::links_text(session));
@@ -31,7 +31,7 @@ std::string text_of(const record::Contents& file) {
   return text + record::closing_text(file.rows, remarks());
 }
 
-Json json_of(const record::Contents& file) {
+Json json_of(const record::Results& file) {
   Json json;
   json["verdict"] = record::verdict(file.rows);
   json["figures_of_merit"] = record::figures_of_merit(file.rows);
@@ -48,7 +48,7 @@ Json json_of(const record::Contents& file) {
 }
 
 int show(const ShowOptions& options, const Invocation& invocation) {
-  const record::Contents file = record::read_contents(options.file);
+  const record::Results file = record::read_results(options.file);
   if (options.json)
     write_json(invocation, json_of(file));
   else

@@ -69,7 +69,7 @@ public:
   void finished(const Run& run, CaseResult result) {
     const std::scoped_lock lock(mutex_);
     running_.reset();
-    result.peak = peak_of(result.settings);
+    result.peak = peak_of(result.asked);
     if (result.status != Status::ok)
       failed_.insert(run.index);
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
@@ -87,7 +87,7 @@ public:
   /// The run does not begin, or ends without any result of its own.
   void failed(const Run& run, Status status, const std::string& reason) {
     CaseResult result;
-    result.settings = deck_.cases[run.index];
+    result.asked = deck_.cases[run.index];
     result.status = status;
     result.reason = reason;
     result.started = utc_now();

@@ -47,7 +47,7 @@ void add_topo(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<TopoOptions>();
   CLI::App* verb = app.add_subcommand(
       "topo", "print where the ranks of this job run; start it with mpiexec or srun");
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  add_json(*verb, options->json);
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   verb->callback([&invocation, options] {
     invocation.code = in_job(

@@ -9,6 +9,10 @@ void add_deck(CLI::App& verb, DeckOptions& options) {
   cli::add_overrides(verb, options.overrides);
 }
 
+CLI::Option* add_json(CLI::App& verb, bool& json) {
+  return verb.add_flag("--json", json, "JSON on standard output, nothing else");
+}
+
 void add_memory(CLI::App& verb,
     const std::string& name,
     std::optional<std::uint64_t>& bytes,

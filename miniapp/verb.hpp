@@ -8,14 +8,14 @@
 // so.
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace minitaw::app {
 struct Invocation {
   int& argc;
   char**& argv;
-  int code =
-      0;  ///< to exit with; the callback of the verb that is found on the command line sets it
+  int code = 0;  ///< the exit code, which the callback of the verb sets
 
   std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
@@ -37,6 +37,8 @@ struct DeckOptions {
 };
 
 void add_deck(CLI::App& verb, DeckOptions& options);
+/// The option --json.
+CLI::Option* add_json(CLI::App& verb, bool& json);
 /// An option for a size of memory: "80G" or "512M", in steps of 1024.
 void add_memory(CLI::App& verb,
     const std::string& name,

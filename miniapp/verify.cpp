@@ -17,7 +17,7 @@ struct VerifyOptions {
   JobFlags job;
 };
 
-std::string name_of(const Case& c) {
+std::string description_of(const Case& c) {
   return fmt::format("{}, {} in groups {}, {}{}",
       c.schedule,
       counted(c.ranks, "rank"),
@@ -27,8 +27,8 @@ std::string name_of(const Case& c) {
 }
 
 /// A case beside its reference: the serial training, or that beside the float64 reference.
-struct Comparison {
-  Case settings;
+struct VerifiedCase {
+  Case asked;
   Check check;
   Tolerance tolerance;
 
@@ -41,7 +41,7 @@ struct Comparison {
   bool is_of_reference() const { return tolerance.reference == harness::float64_name; }
 };
 
-TableColumn<Comparison> error_column(
+TableColumn<VerifiedCase> error_column(
     const char* title, const char* units, const char* name, auto value) {
   return {.title = title,
       .units = units,
@@ -50,12 +50,11 @@ TableColumn<Comparison> error_column(
       .name = name};
 }
 
-std::vector<TableColumn<Comparison>> all_columns() {
-  using C = Comparison;
-  return {
-      {.title = "schedule", .value = [](const C& c) { return c.settings.schedule; }, .width = -1},
+std::vector<TableColumn<VerifiedCase>> all_columns() {
+  using C = VerifiedCase;
+  return {{.title = "schedule", .value = [](const C& c) { return c.asked.schedule; }, .width = -1},
       {.title = "ranks",
-          .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); }},
+          .value = [](const C& c) { return ranks_text(c.asked.ranks, c.asked.replicas); }},
       setting_column<C>("groups"),
       setting_column<C>("context"),
       setting_column<C>("dtype"),
@@ -85,8 +84,8 @@ std::vector<TableColumn<Comparison>> all_columns() {
           .width = -1}};
 }
 
-Json to_json(const Comparison& c) {
-  Json json = {{"settings", settings_json(c.settings)},
+Json to_json(const VerifiedCase& c) {
+  Json json = {{"settings", settings_json(c.asked)},
       {"passes", c.passes()},
       {"failure", c.failure()},
       {"closest", c.closest().what},
@@ -96,39 +95,39 @@ Json to_json(const Comparison& c) {
 }
 
 /// "VALID: ...", or "INVALID: ..." with how many are wrong, and the first of them.
-std::string verdict_of(const std::vector<Comparison>& compared) {
-  const auto references = std::ranges::count_if(compared, &Comparison::is_of_reference),
+std::string verdict_of(const std::vector<VerifiedCase>& compared) {
+  const auto references = std::ranges::count_if(compared, &VerifiedCase::is_of_reference),
              cases = std::ssize(compared) - references,
-             wrong = std::ranges::count(compared, false, &Comparison::passes);
+             wrong = std::ranges::count(compared, false, &VerifiedCase::passes);
   if (wrong == 0)
     return fmt::format("VALID: {} {} with the serial training, {} of it with the float64 reference",
         counted(cases, "case"),
         cases == 1 ? "agrees" : "agree",
         counted(references, "run"));
-  const Comparison& first = *std::ranges::find(compared, false, &Comparison::passes);
+  const VerifiedCase& first = *std::ranges::find(compared, false, &VerifiedCase::passes);
   return fmt::format("INVALID: {} of {} differ, first {}: {}",
       wrong,
       counted(std::ssize(compared), "comparison"),
-      name_of(first.settings),
+      description_of(first.asked),
       first.failure());
 }
 
-/// What was judged, how much room is left, and what was not judged.
-std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck& deck) {
-  const auto share = [](const Comparison& c) { return c.closest().share(); };
-  const Comparison& least = *std::ranges::max_element(compared, {}, share);
+/// Says what was judged, how much room is left, and what was not judged.
+std::string scope_text(const std::vector<VerifiedCase>& compared, const deck::Deck& deck) {
+  const auto share = [](const VerifiedCase& c) { return c.closest().share(); };
+  const VerifiedCase& least = *std::ranges::max_element(compared, {}, share);
   std::string text = fmt::format(
       "# judged: losses, gradients, weights, bytes sent, memory written; not speed, nor other "
       "models, sizes, numbers of ranks, devices\n"
       "# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
       100 * share(least),
-      name_of(least.settings),
+      description_of(least.asked),
       least.closest().what,
       least.closest().from);
   for (const std::string& sentence : deck.left_out)
     text += fmt::format("# not judged: {}\n", sentence);
   if (std::ranges::any_of(
-          compared, [](const Comparison& c) { return c.is_of_reference() && !c.passes(); }))
+          compared, [](const VerifiedCase& c) { return c.is_of_reference() && !c.passes(); }))
     text += "# next: minitaw_kernels --verify, because one rank alone computes wrong\n";
   return text;
 }
@@ -138,7 +137,7 @@ std::string to_text(const Case& c, const std::vector<std::string>& deviations) {
   constexpr std::size_t most = 8;
   const std::size_t count = deviations.size();
   std::string text = fmt::format("{}: {}\n",
-      name_of(c),
+      description_of(c),
       count == 0 ? "same bits" : "DIFFERENT: " + counted(std::ssize(deviations), "tensor"));
   for (std::size_t i = 0; i < std::min(count, most); ++i)
     text += fmt::format("  {}\n", deviations[i]);
@@ -163,11 +162,11 @@ public:
     for (const Case& c : deck_.cases)
       require_memory(
           c, memory_of_verify(c, c.steps), "with the serial and the float64 reference on rank 0 ");
-    const TextTable<Comparison> table(all_columns(), list_of(deck_.cases, [](const Case& c) {
-      return Comparison{c, {}, harness::serial_tolerance(c)};  // as wide as a row becomes
+    const TextTable<VerifiedCase> table(all_columns(), list_of(deck_.cases, [](const Case& c) {
+      return VerifiedCase{c, {}, harness::serial_tolerance(c)};  // as wide as a row becomes
     }));
-    std::vector<Comparison> compared;  // of rank 0
-    const auto add = [&](const Comparison& c) {
+    std::vector<VerifiedCase> compared;  // of rank 0
+    const auto add = [&](const VerifiedCase& c) {
       say(table.row(c));
       compared.push_back(c);
     };
@@ -295,7 +294,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
           "instead: execute the first step of every case so many times, and compare every bit")
       ->check(CLI::Range(2, 10'000))
       ->type_name("N");
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  add_json(*verb, options->json);
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {

@@ -31,7 +31,7 @@ struct PredictOptions {
 
 /// A case and what is predicted of it: a row of the table.
 struct Predicted {
-  Case settings;
+  Case asked;
   Prediction prediction;
   trace::RankTime total = trace::total_of(prediction.account.ranks);
   double whole = prediction.account.length * prediction.account.ranks.size();  ///< of `total`
@@ -59,7 +59,7 @@ Columns figures_of(const Machine& machine) {
           .name = "tokens_per_s"},
       {.title = "rate/rank",
           .units = "token/s",
-          .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
+          .value = [](const P& p) { return p.prediction.tokens_per_s / p.asked.ranks; },
           .wide = true},
       share("MFU", "mfu", true, [](const P& p) { return p.prediction.mfu; }),
       share("compute", "compute", true, [](const P& p) { return p.total.compute / p.whole; }),
@@ -87,7 +87,7 @@ Columns figures_of(const Machine& machine) {
 }
 
 Json to_json(const Machine& machine, const Predicted& p) {
-  Json json = {{"settings", settings_json(p.settings)}};
+  Json json = {{"settings", settings_json(p.asked)}};
   put(json, figures_of(machine), p);
   for (const int kind : indices(p.total.exposed))
     json["exposed"][schedule::name_of(static_cast<schedule::Traffic>(kind))] =
@@ -101,7 +101,7 @@ Json to_json(const Machine& machine, const Predicted& p) {
 
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const PlannedCase& plan, const Machine& machine, const Prediction& p) {
-  const Case& c = plan.settings;
+  const Case& c = plan.asked;
   const int ranks = std::ssize(p.spans);
   const topology::Groups& groups = ranks == c.ranks ? c.groups : plan.program->groups;
   const std::string of_replicas =
@@ -167,7 +167,7 @@ std::vector<Predicted> predict_best(const deck::Deck& deck,
   for (const predict::Candidate& c : predict::search(deck.cases.front(), machine, shown, seconds)) {
     ++tried;
     if (c.prediction && best.size() < shown)
-      best.push_back({c.settings, *c.prediction});
+      best.push_back({c.asked, *c.prediction});
     else
       ++lost[c.prediction ? "are slower" : c.why];
   }
@@ -191,7 +191,7 @@ void print(const Machine& machine,
       counted(machine.ranks_per_node, "rank"));
   std::vector<std::string> settings = {"replicas", "groups", "context", "micro_batch", "recompute"};
   if (!best) {
-    settings = varying_settings(list_of(all, &Predicted::settings));
+    settings = varying_settings(list_of(all, &Predicted::asked));
     std::erase(settings, "schedule");
   }
   Columns columns = {setting_column<Predicted>("schedule")};

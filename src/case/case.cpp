@@ -60,9 +60,9 @@ schedule::Request request_of(const Case& c) {
 }
 
 PlannedCase::PlannedCase(Case c, std::shared_ptr<const schedule::Program> of_case)
-    : settings(std::move(c)),
+    : asked(std::move(c)),
       program(std::move(of_case)),
-      layout(model::make_layout(settings.shape, schedule::cut_of(*program))),
+      layout(model::make_layout(asked.shape, schedule::cut_of(*program))),
       memory(schedule::memory(*program, layout)) {}
 
 Plan plan_of(const Case& c) {
@@ -71,8 +71,8 @@ Plan plan_of(const Case& c) {
 
 Plan Planner::plan(const Case& c) {
   constexpr std::uint64_t most = std::uint64_t{32} << 20;
-  const auto settings = [](const Known& known) -> const Case& { return known.plan->settings; };
-  if (const auto same = std::ranges::find(known_, c, settings); same != known_.end())
+  const auto asked_of = [](const Known& known) -> const Case& { return known.plan->asked; };
+  if (const auto same = std::ranges::find(known_, c, asked_of); same != known_.end())
     return same->plan;
 
   if (bytes_ > most) {

@@ -36,7 +36,7 @@ void set_schedule(Case& c, const std::string& text);
 std::string ranks_text(int ranks, int replicas);
 /// With the rank's part of sequences that ranks share.
 model::Shape shape_of_rank(const Case& c, int rank);
-/// Of all ranks together.
+/// Sequences and tokens of a step, all ranks together.
 std::int64_t sequences_of_step(const Case& c);
 double tokens_of_step(const Case& c);
 /// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks,
@@ -52,7 +52,7 @@ struct PlannedCase {
   /// `program`: valid, of this case.
   PlannedCase(Case c, std::shared_ptr<const schedule::Program> program);
 
-  Case settings;
+  Case asked;
   std::shared_ptr<const schedule::Program> program;
   model::Layout layout;                     ///< as rank 0 has it
   std::vector<schedule::Footprint> memory;  ///< of each rank of the program
@@ -67,7 +67,7 @@ Plan plan_of(const Case& c);
 /// of programs, and one more.
 class Planner {
 public:
-  /// As plan_of().
+  /// Throws as plan_of() does.
   Plan plan(const Case& c);
 
 private:

@@ -11,7 +11,7 @@
 #include "trace/timeline.hpp"
 
 namespace minitaw {
-/// What a part of the program has for columns of the record, by their names.
+/// Values for columns of the record, by their names.
 using Cells = std::vector<std::pair<std::string_view, Cell>>;
 
 enum class Status {
@@ -57,7 +57,7 @@ struct LinkBytes {
 struct CaseResult {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-  Case settings;
+  Case asked;
   Status status = Status::ok;
   std::string reason;   ///< empty when ok
   std::string remark;   ///< what readers of its times should know; empty: nothing

@@ -19,7 +19,7 @@ const schedule::Entry& entry_of(const std::string& spec) {
   return schedule::entry_of(spec.substr(0, spec.find(':')));
 }
 
-int ranks_of(const Draft& draft, const Job& job) {
+int ranks_of(const CaseDraft& draft, const Job& job) {
   const int ranks = draft.ranks;
   if (!job.planning && ranks > job.ranks)
     throw InputError(
@@ -54,7 +54,7 @@ topology::Groups nodes_of(const Job& job, int ranks) {
   return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
 }
 
-topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
+topology::Groups groups_of(const CaseDraft& draft, int ranks, const Job& job) {
   if (!draft.groups_text.empty())
     return topology::parse_groups(draft.groups_text, ranks);
   if (draft.group_size == 0)
@@ -79,7 +79,7 @@ void complete_micro_batch(Case& c, std::int64_t tokens) {
 }
 
 /// Sets M. Ranks are known, and that context groups divide them.
-void complete_micro_batches(Case& c, const Draft& draft) {
+void complete_micro_batches(Case& c, const CaseDraft& draft) {
   const int sharers = sharers_of(c);
   std::int64_t count = c.micro_batches > 0 ? c.micro_batches : sharers;
   if (draft.micro_batches_per_rank > 0)
@@ -90,7 +90,7 @@ void complete_micro_batches(Case& c, const Draft& draft) {
   c.micro_batches = count;
 }
 
-int heads_of(const Draft& draft) {
+int heads_of(const CaseDraft& draft) {
   const model::Shape& shape = draft.shape;
   if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
@@ -103,7 +103,7 @@ int heads_of(const Draft& draft) {
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
 /// "key: ...".
-Case complete(const Draft& draft, const Job& job) {
+Case complete(const CaseDraft& draft, const Job& job) {
   Case c = draft;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
@@ -182,7 +182,7 @@ void require_form(const Setting& key, const GivenKey& given) {
 }
 
 /// Single values and defaults go into the draft, lists become axes.
-std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
+std::vector<Axis> split_axes(const GivenKeys& given, CaseDraft& draft) {
   require_one_of_each(given);
   std::vector<Axis> axes;
   for (const Setting& key : keys()) {
@@ -196,11 +196,9 @@ std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
     }
     require_form(key, at->second);
     const std::vector<std::string>& values = at->second.values;
-    const bool swept = values.size() > 1;
-    Draft scratch;
-    for (const std::string& value : values)
-      key.store(swept ? scratch : draft, value);
-    if (swept)
+    for (const std::string& value : values)  // of an axis, store() replaces the last one
+      key.store(draft, value);
+    if (values.size() > 1)
       axes.push_back({&key, values});
   }
   return axes;
@@ -232,7 +230,7 @@ void note_one_group(const GivenKeys& given, const Job& job, Deck& deck) {
 }
 
 /// Stores combination `i`: a value of each axis. The first key of keys() varies slowest.
-void store(std::size_t i, const std::vector<Axis>& axes, Draft& draft) {
+void store(std::size_t i, const std::vector<Axis>& axes, CaseDraft& draft) {
   for (const auto& [key, values] : axes | std::views::reverse) {
     key->store(draft, values[i % values.size()]);
     i /= values.size();
@@ -242,9 +240,9 @@ void store(std::size_t i, const std::vector<Axis>& axes, Draft& draft) {
 /// All combinations of the axes, completed and checked. One that cannot be run is left out with a
 /// note; it is an error if none is left, or if the job has too few ranks for it. Equal cases are
 /// kept once.
-void expand(const GivenKeys& given, const Job& job, Deck& deck) {
-  Draft draft;
-  draft.folder = std::filesystem::path(deck.path).parent_path().string();
+void expand(const GivenKeys& given, const std::string& folder, const Job& job, Deck& deck) {
+  CaseDraft draft;
+  draft.folder = folder;
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
   std::set<std::string> seen;
@@ -287,12 +285,12 @@ Deck make_deck(const std::string& text,
     const std::string& path,
     const std::vector<std::string>& overrides,
     const Job& job) {
-  Deck deck{path, text, {}, {}, {}};
+  Deck deck{text, {}, {}, {}};
   GivenKeys given = parse_toml(text, path);
   for (const std::string& override : overrides)
     override_key(given, override);
   try {
-    expand(given, job, deck);
+    expand(given, std::filesystem::path(path).parent_path().string(), job, deck);
   } catch (const InputError& error) {
     throw InputError(locate(error.what(), given, path));
   }

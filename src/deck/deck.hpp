@@ -4,7 +4,6 @@
 
 namespace minitaw::deck {
 struct Deck {
-  std::string path;
   std::string text;         ///< as read, for the record
   std::vector<Case> cases;  ///< Cartesian product of the axes, first key of keys() slowest
   std::vector<std::string> left_out;  ///< combinations that cannot be run, a sentence a reason

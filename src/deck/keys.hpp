@@ -8,13 +8,13 @@
 
 namespace minitaw::deck {
 /// A case as the user wrote it, values checked one by one. What has no default yet is 0 or empty.
-struct Draft : Case {
+struct CaseDraft : Case {
   std::string groups_text;                     ///< "2", "1+2+3" or "1+2+*"
   std::string grad_dtype, context_grad_dtype;  ///< "auto" or "fp32"
   std::int64_t head_dim = 0, tokens = 0, micro_batches_per_rank = 0;
   int group_size = 0;
 
-  Draft() { ranks = micro_batches = 0; }
+  CaseDraft() { ranks = micro_batches = 0; }
 };
 
 using ValueOf = std::function<Cell(const Case&)>;
@@ -23,7 +23,7 @@ using ValueOf = std::function<Cell(const Case&)>;
 struct KeyForm {
   std::string type{};  ///< for the reader: "size", "name", "number", "text"
   /// Checks a value and puts it into the draft. Throws InputError.
-  std::function<void(Draft& draft, const std::string& value)> store{};
+  std::function<void(CaseDraft& draft, const std::string& value)> store{};
   ValueOf value{};  ///< what was stored; empty: of the draft only
 };
 
@@ -36,8 +36,7 @@ enum class Identity { always, unless_initial, never };
 struct Setting {
   std::string name{};
   KeyForm form{};  ///< empty: no key of a deck
-  /// What a record has of a case; left out: what the key stores. Without that, another setting says
-  /// the same.
+  /// The value that a record has; empty: another setting says the same.
   ValueOf value{};
   bool axis = true;  ///< a list of values is swept
   /// Default as a text to store; empty if there is none or it depends on other keys.
@@ -49,11 +48,11 @@ struct Setting {
   std::string in_place_of{};  ///< the key that this is another way to write: a deck has one of them
   std::string units = "1";    ///< of a number
   Identity identity = Identity::always;
-  /// As identity() writes it, if not as the value.
+  /// The text that identity() writes; left out: the value.
   std::function<std::string(const Case&)> text{};
 
   /// Puts a value of the key into the draft. Throws InputError "key: ...".
-  void store(Draft& draft, const std::string& given) const;
+  void store(CaseDraft& draft, const std::string& given) const;
 
   const std::string& meaning() const { return in_place_of.empty() ? name : in_place_of; }
 
@@ -63,10 +62,11 @@ struct Setting {
   bool required() const { return initial.empty() && fallback.empty(); }
 };
 
-/// All keys, in the order in which axes are swept: the first is the slowest.
+/// The settings that a deck may give, in the order in which axes are swept: the first is the
+/// slowest.
 const std::vector<Setting>& keys();
-/// Those with a value: all that a record says of a case that was asked for, but its identity.
-const std::vector<Setting>& columns();
+/// The settings that a record has: all that it says of a case that was asked for, but its identity.
+const std::vector<Setting>& settings();
 const Setting* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is
 /// none.

@@ -39,25 +39,25 @@ Runtime::Runtime(Plan plan, int rank, const StepOptions& options)
       program_(*plan_->program),
       rank_(rank),
       own_(program_.rank_of(rank)),
-      layout_(model::make_layout(shape_of_rank(plan_->settings, rank), schedule::cut_of(program_))),
+      layout_(model::make_layout(shape_of_rank(plan_->asked, rank), schedule::cut_of(program_))),
       arena_(footprint(), options.fill),
       model_(lane_space(schedule::Lane::compute),
           layout_,
-          loss_scale(plan_->settings),
+          loss_scale(plan_->asked),
           arena_.workspace(),
-          kernels::parse_attention(plan_->settings.attention),
+          kernels::parse_attention(plan_->asked.attention),
           own_program().has_embeddings() ? held(program_, own_, SlotClass::embeddings, -1, layout_)
                                          : Range{},
           duties_of(own_program())),
-      tokens_(layout_.shape, plan_->settings.data, plan_->settings.seed),
-      adamw_(adamw_of(plan_->settings)),
+      tokens_(layout_.shape, plan_->asked.data, plan_->asked.seed),
+      adamw_(adamw_of(plan_->asked)),
       exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
   for (const int m : token_batches_of(own_program()))
     batches_.try_emplace(m, layout_.shape_of(m));
   if (!kernels::on_host)
     rehearse();
-  initialise(program_, own_, layout_, arena_, plan_->settings.seed);
+  initialise(program_, own_, layout_, arena_, plan_->asked.seed);
 }
 
 void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
@@ -74,8 +74,7 @@ void Runtime::prepare() {
   ++steps_;
   const int first = program_.replica_of(rank_) * program_.micro_batches;
   for (auto& [m, batch] : batches_)
-    batch.fill(
-        tokens_, steps_ - 1, (first + m) / program_.slices * plan_->settings.shape.micro_batch);
+    batch.fill(tokens_, steps_ - 1, (first + m) / program_.slices * plan_->asked.shape.micro_batch);
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 

@@ -61,7 +61,7 @@ void check_first_step(const RunningCase& running, const Training& reference, Cas
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
-  const Tolerance tolerance = serial_tolerance(running.settings);
+  const Tolerance tolerance = serial_tolerance(running.asked);
   if (!found.passes(tolerance))
     fail(result, found.failure(tolerance));
 }
@@ -79,7 +79,7 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
         attention.reason);
   result.matmul_algorithms = fmt::format(
       "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
-  result.transport = result.settings.ranks == 1 ? "none" : runtime.transport().name();
+  result.transport = result.asked.ranks == 1 ? "none" : runtime.transport().name();
 }
 
 /// Tells instruments of the end of a case, also of one that ends with an exception.
@@ -170,7 +170,7 @@ Check CaseRunner::verify(const Case& c, int steps, const Training& reference, co
     engine::Runtime& runtime = running.runtime;
     const Training executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
-    bytes.settings = c;
+    bytes.asked = c;
     collect_bytes(runtime, steps, running.comm, bytes);
     const std::string unused =
         first_text(runtime.arena().untouched(unwritten, spare_bytes(runtime)), running.comm);
@@ -186,7 +186,7 @@ Check CaseRunner::verify(const Case& c, int steps, const Training& reference, co
 Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   Outcome outcome;
   CaseResult& result = outcome.result;
-  result.settings = c;
+  result.asked = c;
   result.started = utc_now();
   const auto failed = [&](Status status, const std::exception& why) {
     result.status = status;
@@ -296,7 +296,7 @@ void CaseRunner::on_ranks_of(
   });
   if (runtime == nullptr)
     return;
-  const Case& c = plan->settings;
+  const Case& c = plan->asked;
   // All ranks have come this far: making a transport is collective.
   runtime->connect(engine::make_transport(c.transport,
       {members.comm,

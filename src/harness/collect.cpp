@@ -61,7 +61,7 @@ void collect_time(const engine::Runtime& runtime,
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline)
-    result.timeline = trace::make_timeline(program, spans, result.settings.groups, "");
+    result.timeline = trace::make_timeline(program, spans, result.asked.groups, "");
 }
 
 /// The label of most bytes.
@@ -116,7 +116,7 @@ void collect_memory(const engine::Runtime& runtime,
     MPI_Comm comm,
     CaseResult& result) {
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const PlannedMemory planned = planned_memory(runtime, result.settings, shared);
+  const PlannedMemory planned = planned_memory(runtime, result.asked, shared);
   result.memory = comm::mpi::gather(memory_of(planned, taken), comm, "gathering memory");
   fail_at_first(result, excess(planned, taken), comm);
 }

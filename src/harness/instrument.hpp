@@ -10,7 +10,7 @@
 namespace minitaw::harness {
 /// A case that this rank executes.
 struct RunningCase {
-  const Case& settings;
+  const Case& asked;
   engine::Runtime& runtime;
   MPI_Comm comm;  ///< of the ranks of the case
 };

@@ -19,7 +19,8 @@ struct Field {
 using Values =
     std::variant<std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 
-struct Data {
+/// What a dataset holds.
+struct Elements {
   Values values;                        ///< row-major
   std::vector<std::size_t> shape = {};  ///< empty: a scalar
 };

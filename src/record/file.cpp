@@ -54,9 +54,10 @@ h5::Id file_access(bool in_memory) {
   H5PLset_loading_state(0);
   h5::Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create file options");
   if (in_memory)
-    h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
+    h5::require_success(
+        H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
   else
-    h5::check(H5Pset_file_locking(access, false, true), "read a file without a lock");
+    h5::require_success(H5Pset_file_locking(access, false, true), "read a file without a lock");
   return access;
 }
 
@@ -64,7 +65,7 @@ h5::Id file_access(bool in_memory) {
 h5::Id for_short_columns() {
   h5::Id options(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "create file options");
   constexpr unsigned half_of_chunks = 4;
-  h5::check(H5Pset_istore_k(options, half_of_chunks), "choose an index");
+  h5::require_success(H5Pset_istore_k(options, half_of_chunks), "choose an index");
   return options;
 }
 
@@ -74,9 +75,9 @@ std::string unique_name() {
   return fmt::format("minitaw-{}", count++);
 }
 
-std::string seal_text(std::int64_t schema, std::size_t size, uLong checksum) {
-  const auto line =
-      fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, size, checksum);
+std::string seal_text(std::size_t size, uLong checksum) {
+  const auto line = fmt::format(
+      "miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema_version, size, checksum);
   return fmt::format("{:<{}}\n", line, seal_size - 1);
 }
 
@@ -131,9 +132,9 @@ void replace_file(const std::string& path, Bytes bytes) {
     (void)::fsync(folder);
 }
 
-std::string make_seal(std::int64_t schema, Bytes image) {
+std::string make_seal(Bytes image) {
   const auto* const begin = reinterpret_cast<const Bytef*>(image.data());
-  return seal_text(schema, image.size(), ::crc32_z(0, begin, image.size()));
+  return seal_text(image.size(), ::crc32_z(0, begin, image.size()));
 }
 
 std::string unseal(std::istream& file, const std::string& path, bool keeps) {
@@ -149,7 +150,7 @@ std::string unseal(std::istream& file, const std::string& path, bool keeps) {
     if (keeps)
       image.append(block, 0, file.gcount());
   }
-  if (seal_text(schema_version, size, checksum) != seal)
+  if (seal_text(size, checksum) != seal)
     throw InputError("{} is damaged or was changed after it was written: its length "
                      "or checksum is not that of its seal",
         path);
@@ -186,7 +187,7 @@ h5::Id load_file(const std::string& path, bool to_change) {
 }
 
 std::vector<std::byte> bytes_of(hid_t file) {
-  h5::check(H5Fflush(file, H5F_SCOPE_LOCAL), "flush the file");
+  h5::require_success(H5Fflush(file, H5F_SCOPE_LOCAL), "flush the file");
   const ssize_t size = H5Fget_file_image(file, nullptr, 0);
   if (size < 0)
     throw std::runtime_error("HDF5 cannot tell the size of the file");
@@ -194,7 +195,7 @@ std::vector<std::byte> bytes_of(hid_t file) {
   const std::span<std::byte> image = std::span(bytes).subspan(seal_size);
   if (H5Fget_file_image(file, image.data(), image.size()) != size)
     throw std::runtime_error("HDF5 cannot give out the file");
-  const std::string seal = make_seal(schema_version, image);
+  const std::string seal = make_seal(image);
   std::ranges::copy(std::as_bytes(std::span(seal)), bytes.begin());
   return bytes;
 }

@@ -37,7 +37,7 @@ public:
   /// Nothing runs any more.
   void remove() const;
 
-  /// What the mark of a program that has died names; empty: nothing.
+  /// Returns the case that a program which has died was running; empty: none.
   const std::string& left() const { return left_; }
 
 private:
@@ -55,7 +55,7 @@ void replace_file(const std::string& path, Bytes bytes);
 inline constexpr std::size_t seal_size = 512;
 /// The seal of an HDF5 file: a line with its length and CRC-32 (zlib's), then spaces to
 /// `seal_size`, and a newline.
-std::string make_seal(std::int64_t schema, Bytes image);
+std::string make_seal(Bytes image);
 /// The HDF5 file behind the seal. Throws InputError if it is not the one that was sealed, or of
 /// another schema. Without `keeps` it is only checked, and empty.
 std::string unseal(std::istream& file, const std::string& path, bool keeps = true);

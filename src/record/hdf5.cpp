@@ -20,12 +20,12 @@ Id type_of() {
         H5Tclose,
         "copy a type"};
   Id type(H5Tcopy(H5T_C_S1), H5Tclose, "copy a type");
-  check(H5Tset_size(type, H5T_VARIABLE), "create a text type");
-  check(H5Tset_cset(type, H5T_CSET_UTF8), "create a text type");
+  require_success(H5Tset_size(type, H5T_VARIABLE), "create a text type");
+  require_success(H5Tset_cset(type, H5T_CSET_UTF8), "create a text type");
   return type;
 }
 
-/// Of a scalar if there is no shape.
+/// Returns the space of an array, or of a scalar if there is no shape.
 Id space_of(const Shape& shape) {
   const hid_t space = shape.empty()
                           ? H5Screate(H5S_SCALAR)
@@ -47,7 +47,7 @@ Id options(hid_t kind) {
 
 Id with_groups_above() {
   Id links = options(H5P_LINK_CREATE);
-  check(H5Pset_create_intermediate_group(links, 1), "set link options");
+  require_success(H5Pset_create_intermediate_group(links, 1), "set link options");
   return links;
 }
 
@@ -74,14 +74,14 @@ Values one(const Cell& cell) {
 void write_attribute(
     hid_t object, const std::string& name, const Values& values, const Shape& shape) {
   if (H5Aexists(object, name.c_str()) > 0)
-    check(H5Adelete(object, name.c_str()), "replace attribute " + name);
+    require_success(H5Adelete(object, name.c_str()), "replace attribute " + name);
   const Id space = space_of(shape);
   with_data(values, [&](hid_t type, const void* data) {
     const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
         H5Aclose,
         "create attribute " + name);
     if (H5Sget_simple_extent_npoints(space) > 0)
-      check(H5Awrite(attribute, type, data), "write attribute " + name);
+      require_success(H5Awrite(attribute, type, data), "write attribute " + name);
   });
 }
 
@@ -118,20 +118,21 @@ Values read_as(hid_t dataset, const std::string& path) {
   using Stored = std::conditional_t<is_text<T>, char*, T>;
   std::vector<Stored> values(H5Sget_simple_extent_npoints(space));
   if (!values.empty())
-    check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + path);
+    require_success(
+        H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + path);
   if constexpr (is_text<T>) {
     std::vector<std::string> texts;
     for (const char* text : values)
       texts.push_back(printable(text == nullptr ? "" : text));
     if (!values.empty())
-      check(H5Dvlen_reclaim(type, space, H5P_DEFAULT, values.data()), "read " + path);
+      require_success(H5Dvlen_reclaim(type, space, H5P_DEFAULT, values.data()), "read " + path);
     return texts;
   } else {
     return values;
   }
 }
 
-/// What is wrong with an object that has not been read; empty: nothing.
+/// Returns what is wrong with an object that has not been read; empty: nothing.
 std::string fault_of(hid_t object) {
   if (H5Iget_type(object) != H5I_DATASET)
     return "";
@@ -173,23 +174,24 @@ Id::~Id() {
     close_(id_);
 }
 
-void check(herr_t status, const std::string& what) {
+void require_success(herr_t status, const std::string& what) {
   if (status < 0)
     throw std::runtime_error("HDF5 cannot " + what);
 }
 
-void write(hid_t parent, const Field& field, const Data& data) {
-  const auto size =
-      std::accumulate(data.shape.begin(), data.shape.end(), std::size_t{1}, std::multiplies<>());
-  if (const auto given = std::visit([](const auto& list) { return list.size(); }, data.values);
+void write(hid_t parent, const Field& field, const Elements& elements) {
+  const auto size = std::accumulate(
+      elements.shape.begin(), elements.shape.end(), std::size_t{1}, std::multiplies<>());
+  if (const auto given = std::visit([](const auto& list) { return list.size(); }, elements.values);
       given != size)
     throw std::runtime_error(
         fmt::format("{}: {} values for a shape of {}", field.name, given, size));
-  const Id space = space_of({data.shape.begin(), data.shape.end()});
-  with_data(data.values, [&](hid_t type, const void* values) {
+  const Id space = space_of({elements.shape.begin(), elements.shape.end()});
+  with_data(elements.values, [&](hid_t type, const void* values) {
     const Id dataset = create(parent, field, type, space, H5P_DEFAULT);
     if (size > 0)
-      check(H5Dwrite(dataset, type, space, space, H5P_DEFAULT, values), "write " + field.name);
+      require_success(
+          H5Dwrite(dataset, type, space, space, H5P_DEFAULT, values), "write " + field.name);
   });
 }
 
@@ -197,7 +199,7 @@ void make_column(hid_t parent, const Field& field, const Cell& example) {
   constexpr hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = 64;
   const Id space(H5Screate_simple(1, &none, &unlimited), H5Sclose, "create a data space");
   const Id storage = options(H5P_DATASET_CREATE);
-  check(H5Pset_chunk(storage, 1, &chunk), "set the chunk size");
+  require_success(H5Pset_chunk(storage, 1, &chunk), "set the chunk size");
   with_data(one(example),
       [&](hid_t type, const void*) { (void)create(parent, field, type, space, storage); });
 }
@@ -207,12 +209,12 @@ void append(hid_t parent, const std::string& path, const Cell& value) {
   constexpr hsize_t count = 1;
   const auto at = static_cast<hsize_t>(H5Sget_simple_extent_npoints(shape_of(dataset)));
   const hsize_t length = at + count;
-  check(H5Dset_extent(dataset, &length), "extend " + path);
+  require_success(H5Dset_extent(dataset, &length), "extend " + path);
   const Id all = shape_of(dataset), element = space_of({count});
-  check(
+  require_success(
       H5Sselect_hyperslab(all, H5S_SELECT_SET, &at, nullptr, &count, nullptr), "select in " + path);
   with_data(one(value), [&](hid_t type, const void* data) {
-    check(H5Dwrite(dataset, type, element, all, H5P_DEFAULT, data), "write " + path);
+    require_success(H5Dwrite(dataset, type, element, all, H5P_DEFAULT, data), "write " + path);
   });
 }
 
@@ -227,7 +229,7 @@ void set_attribute(hid_t object, const std::string& name, const Cell& value) {
 
 Id make_group(hid_t parent, const std::string& path) {
   const Id order = options(H5P_GROUP_CREATE);
-  check(H5Pset_link_creation_order(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
+  require_success(H5Pset_link_creation_order(order, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED),
       "keep the order of " + path);
   return {H5Gcreate2(parent, path.c_str(), with_groups_above(), order, H5P_DEFAULT),
       H5Gclose,
@@ -254,7 +256,8 @@ Values read(hid_t parent, const std::string& path) {
 
 void require_sound(hid_t file) {
   std::string fault;
-  check(H5Lvisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &fault), "look at all objects");
+  require_success(
+      H5Lvisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit, &fault), "look at all objects");
   if (!fault.empty())
     throw std::runtime_error(fault);
 }

@@ -23,10 +23,10 @@ private:
   herr_t (*close_)(hid_t);
 };
 
-void check(herr_t status, const std::string& what);
+void require_success(herr_t status, const std::string& what);
 
 /// Writes a dataset and the groups above it.
-void write(hid_t parent, const Field& field, const Data& data);
+void write(hid_t parent, const Field& field, const Elements& elements);
 /// Makes a dataset of one axis and no elements for values of the type of `example`.
 void make_column(hid_t parent, const Field& field, const Cell& example);
 /// Adds an element to a column.

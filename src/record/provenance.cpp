@@ -183,11 +183,11 @@ const std::vector<Field>& session_fields() {
   return all;
 }
 
-Data text_data(std::string_view text) {
+Elements text_data(std::string_view text) {
   return {std::vector{std::string(text)}};
 }
 
-Data list_data(std::vector<std::string> list) {
+Elements list_data(std::vector<std::string> list) {
   const std::size_t length = list.size();
   return {std::move(list), {length}};
 }

@@ -53,9 +53,9 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
 /// Datasets of /sessions/NNNN.
 const std::vector<Field>& session_fields();
 /// Origin of results: these datasets by name, texts and lists.
-using Provenance = std::map<std::string, Data>;
-Data text_data(std::string_view text);
-Data list_data(std::vector<std::string> list);
+using Provenance = std::map<std::string, Elements>;
+Elements text_data(std::string_view text);
+Elements list_data(std::vector<std::string> list);
 /// "HDF5 1.14.5"
 std::string hdf5_text();
 /// All but libraries, which the caller adds. Nothing of it names a host, unless names are shown or

@@ -10,21 +10,6 @@ namespace minitaw::record {
 namespace fs = std::filesystem;
 
 namespace {
-/// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
-template <class Read>
-auto reading(const std::string& path, const Read& read) {
-  try {
-    return read();
-  } catch (const std::runtime_error& error) {
-    std::string why = error.what();  // with names of the file, which may hold anything
-    std::ranges::replace_if(why, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    throw InputError(
-        "{} is damaged, or no result of miniTaw: {}; get the file again from whoever measured it",
-        path,
-        why);
-  }
-}
-
 void require(bool holds, const std::string& what) {
   if (!holds)
     throw std::runtime_error(what);
@@ -82,21 +67,27 @@ void require_unprotected(const std::string& path) {
 }
 }  // namespace
 
-Contents read_contents(hid_t file, const std::string& path) {
-  return reading(path, [&] {
+Results read_results(hid_t file, const std::string& path) {
+  try {
     h5::require_sound(file);
-    Contents found{read_rows(file), {}, {}};
+    Results found{read_rows(file), {}, {}};
     for (int number = 0; h5::has(file, session_path(number)); ++number) {
       const std::string session = session_path(number);
       found.git_hashes.push_back(read_texts(file, session + "/git_hash").at(0));
       found.links.push_back(read_texts(file, session + "/links"));
     }
     return found;
-  });
+  } catch (const std::runtime_error& error) {
+    std::string why = error.what();  // with names of the file, which may hold anything
+    throw InputError(
+        "{} is damaged, or no result of miniTaw: {}; get the file again from whoever measured it",
+        path,
+        printable(why, why.size()));
+  }
 }
 
-Contents read_contents(const std::string& path) {
-  return read_contents(load_file(path, false), path);
+Results read_results(const std::string& path) {
+  return read_results(load_file(path, false), path);
 }
 
 Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)
@@ -130,7 +121,7 @@ void Recorder::begin() {
 
 void Recorder::resume() {
   require_unprotected(path_);
-  Contents found = read_contents(file_, path_);
+  Results found = read_results(file_, path_);
   rows_ = std::move(found.rows);
   sessions_ = static_cast<int>(found.git_hashes.size());
   std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
@@ -173,7 +164,7 @@ void Recorder::write_judgement() {
 }
 
 Row Recorder::append(const CaseResult& result, int repetition) {
-  const int number = case_number(deck::identity(result.settings));
+  const int number = case_number(deck::identity(result.asked));
   Row row = make_row(result, {number, repetition, sessions_});
   const auto of_case = [&](const Row& known) { return known.integer("case") == number; };
   const auto last = std::ranges::find_if(rows_.rbegin(), rows_.rend(), of_case);
@@ -187,7 +178,7 @@ Row Recorder::append(const CaseResult& result, int repetition) {
   const h5::Id run = h5::make_group(runs, fmt::format("{:04}", rows_.size()));
   for (const Array& array : arrays())
     if (!array.of_timeline || result.timeline)
-      h5::write(run, array.field, array.data(result));
+      h5::write(run, array.field, array.elements(result));
   rows_.push_back(row);
   write_judgement();
   save();

@@ -5,16 +5,17 @@
 #include "record/verdict.hpp"
 
 namespace minitaw::record {
-struct Contents {
+/// What a result file holds.
+struct Results {
   std::vector<Row> rows;                        ///< of /runs
   std::vector<std::string> git_hashes;          ///< [session]: of its program
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
 };
 
 /// `path` is for messages. Throws InputError if the file is damaged.
-Contents read_contents(hid_t file, const std::string& path);
+Results read_results(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
-Contents read_contents(const std::string& path);
+Results read_results(const std::string& path);
 
 /// The result file of a sweep, held by one rank, complete on disk after every call.
 class Recorder {

@@ -4,17 +4,7 @@
 #include "base/error.hpp"
 #include "record/schema.hpp"
 
-/// What the columns of a run are made of, and how they are found in its row.
 namespace minitaw::record {
-static LinkSums sums_of(const CaseResult& result, std::uint64_t LinkBytes::* bytes) {
-  LinkSums sums;
-  for (const LinkBytes& link : result.bytes) {
-    const bool together = result.settings.groups.together(link.from, link.to);
-    (together ? sums.inside : sums.between) += static_cast<std::int64_t>(link.*bytes);
-  }
-  return sums;
-}
-
 static trace::RankTime mean_of(const std::vector<trace::RankTime>& ranks) {
   trace::RankTime mean = trace::total_of(ranks);
   const auto count = static_cast<double>(ranks.size());
@@ -25,32 +15,35 @@ static trace::RankTime mean_of(const std::vector<trace::RankTime>& ranks) {
   return mean;
 }
 
-Measured::Measured(const CaseResult& run, const Place& at)
+MeasuredRun::MeasuredRun(const CaseResult& run, const RunPosition& at)
     : result(run),
-      place(at),
+      position(at),
       samples(list_of(run.seconds, [](const auto& ranks) { return std::ranges::max(ranks); })),
-      planned(sums_of(run, &LinkBytes::planned)),
-      counted(sums_of(run, &LinkBytes::counted)),
       mean(mean_of(run.time)) {
   std::ranges::sort(samples);
+  q1 = quantile(samples, 0.25);
   step = quantile(samples, 0.5);
-  tokens_per_s = tokens_of_step(run.settings) / step;
-  tflops = 1e-12 * tokens_per_s * model::flops_per_token(run.settings.shape);
+  q3 = quantile(samples, 0.75);
+  spread = (q3 - q1) / step;
+  tokens_per_s = tokens_of_step(run.asked) / step;
+  tflops = 1e-12 * tokens_per_s * model::flops_per_token(run.asked.shape);
+  tflops_rank = tflops / run.asked.ranks;
+  for (const LinkBytes& link : run.bytes) {
+    const bool inside = run.asked.groups.together(link.from, link.to);
+    (inside ? planned_inside : planned_between) += static_cast<std::int64_t>(link.planned);
+    (inside ? counted_inside : counted_between) += static_cast<std::int64_t>(link.counted);
+  }
 }
 
-double Measured::spread() const {
-  return (quantile(samples, 0.75) - quantile(samples, 0.25)) / step;
-}
-
-Row make_row(const CaseResult& result, const Place& place) {
-  const Measured measured(result, place);
+Row make_row(const CaseResult& result, const RunPosition& position) {
+  const MeasuredRun measured(result, position);
   return {list_of(columns(), [&](const Column& column) { return column.value(measured); })};
 }
 
 std::vector<Row> preview(const std::vector<Case>& cases) {
   return list_of(cases, [](const Case& c) {
     CaseResult result;
-    result.settings = c;
+    result.asked = c;
     return make_row(result);
   });
 }

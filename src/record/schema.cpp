@@ -11,15 +11,27 @@
 
 namespace minitaw::record {
 namespace {
-using M = Measured;
+using M = MeasuredRun;
 using R = CaseResult;
 using Time = trace::RankTime;
 using schedule::Traffic;
 
+/// A column of every printed table.
+Shown always(const std::string& title, const std::string& units, int width, Format format = {}) {
+  return {.title = title, .units = units, .format = format, .width = width};
+}
+
+/// A column that a narrow table goes without.
+Shown wide(const std::string& title, const std::string& units, int width, Format format = {}) {
+  Shown column = always(title, units, width, format);
+  column.wide = true;
+  return column;
+}
+
 constexpr Format as_loss{.style = Format::fixed, .decimals = 4};
 constexpr Format as_error{.style = Format::scientific, .decimals = 0};
 
-/// A case that says nothing, and divides by no 0.
+/// An empty case in which nothing is divided by 0.
 Case example_case() {
   Case c;
   c.shape.heads = c.shape.kv_heads = 1;
@@ -28,7 +40,7 @@ Case example_case() {
 
 // Columns.
 
-/// `value`: of a run, or of the part of it that has it.
+/// `value` is a function or a member of a run, or of one of its parts.
 template <class Value>
 Column column(const std::string& name,
     const std::string& units,
@@ -40,15 +52,15 @@ Column column(const std::string& name,
       return std::invoke(value, m);
     else if constexpr (std::is_invocable_v<Value, R>)
       return std::invoke(value, m.result);
-    else if constexpr (std::is_invocable_v<Value, Place>)
-      return std::invoke(value, m.place);
+    else if constexpr (std::is_invocable_v<Value, RunPosition>)
+      return std::invoke(value, m.position);
     else
       return std::invoke(value, m.mean);
   };
   return {{name, units, "run", doc}, cell, std::move(shown)};
 }
 
-/// What an instrument has found, or what it is without one.
+/// Returns what an instrument has found, or `otherwise` if none has.
 std::function<Cell(const M&)> found(std::string_view name, const Cell& otherwise) {
   return [=](const M& m) {
     for (const auto& [known, value] : m.result.found)
@@ -58,13 +70,14 @@ std::function<Cell(const M&)> found(std::string_view name, const Cell& otherwise
   };
 }
 
-/// Of the rank that has most.
-template <class Value>
-std::int64_t worst(const M& m, const Value& value) {
-  std::uint64_t most = 0;
-  for (const RankMemory& rank : m.result.memory)
-    most = std::max(most, std::invoke(value, rank));
-  return static_cast<std::int64_t>(most);
+/// The largest value of all ranks.
+auto worst(auto value_of_rank) {
+  return [=](const R& result) {
+    std::uint64_t most = 0;
+    for (const RankMemory& rank : result.memory)
+      most = std::max(most, std::invoke(value_of_rank, rank));
+    return static_cast<std::int64_t>(most);
+  };
 }
 
 double mean_idle_ticks(const R& result) {
@@ -72,24 +85,20 @@ double mean_idle_ticks(const R& result) {
   return std::accumulate(ticks.begin(), ticks.end(), 0.0) / static_cast<double>(ticks.size());
 }
 
-double loss_at(const std::vector<double>& losses, std::size_t step) {
-  return step < losses.size() ? losses[step] : R::unknown;
-}
-
 std::vector<Column> columns_of_settings() {
   const std::map<std::string, Shown> shown = {
-      {"schedule", {.title = "schedule", .width = -8}},
-      {"ranks", {.title = "ranks", .width = 5, .wide = true}},
-      {"groups", {.title = "groups", .width = -6, .wide = true}},
-      {"seq", {.title = "seq", .units = "token", .width = 7, .wide = true}},
-      {"micro_batch", {.title = "B", .width = 3, .wide = true}},
-      {"micro_batches", {.title = "M", .width = 4, .wide = true}},
+      {"schedule", always("schedule", "", -8)},
+      {"ranks", wide("ranks", "", 5)},
+      {"groups", wide("groups", "", -6)},
+      {"seq", wide("seq", "token", 7)},
+      {"micro_batch", wide("B", "", 3)},
+      {"micro_batches", wide("M", "", 4)},
   };
   std::vector<Column> all;
-  for (const deck::Setting& setting : deck::columns()) {
+  for (const deck::Setting& setting : deck::settings()) {
     const bool is_text = std::holds_alternative<std::string>(setting.value(example_case()));
     const std::string units = is_text ? "text" : setting.units;
-    const auto value = [&setting](const M& m) { return setting.value(m.settings()); };
+    const auto value = [&setting](const M& m) { return setting.value(m.asked()); };
     all.push_back(column(setting.name, units, setting.doc, value));
     all.back().is_setting = true;
     if (const auto look = shown.find(setting.name); look != shown.end())
@@ -98,19 +107,19 @@ std::vector<Column> columns_of_settings() {
   return all;
 }
 
-std::vector<Column> columns_of_place() {
+std::vector<Column> columns_of_position() {
   return {
       column("case",
           "1",
           "Number of the case, in the order of the first runs.",
-          &Place::case_number,
-          Shown{.title = "case", .width = 5}),
+          &RunPosition::case_number,
+          always("case", "", 5)),
       column("repetition",
           "1",
           "Repetition of the case, from 0. The last row of a repetition counts.",
-          &Place::repetition,
-          Shown{.title = "rep", .width = 3, .wide = true}),
-      column("session", "1", "Session that ran it: /sessions/NNNN.", &Place::session),
+          &RunPosition::repetition,
+          wide("rep", "", 3)),
+      column("session", "1", "Session that ran it: /sessions/NNNN.", &RunPosition::session),
       column("started", "text", "Start of the run, ISO 8601, UTC.", &R::started),
       column("begun", "text", "Begin of the first timed step, by the clock of rank 0.", &R::begun),
       column("ended", "text", "End of the last timed step on all ranks.", &R::ended),
@@ -123,50 +132,43 @@ std::vector<Column> columns_of_rates() {
           "s",
           "Median of the samples. A sample is a timed step, by its slowest rank.",
           &M::step,
-          Shown{.title = "step", .units = "s", .width = 9}),
-      column(
-          "q1_s",
+          always("step", "s", 9)),
+      column("q1_s",
           "s",
           "First quartile of the samples, interpolated linearly.",
-          [](const M& m) { return quantile(m.samples, 0.25); },
-          Shown{.title = "q1", .units = "s", .width = 9, .wide = true}),
-      column(
-          "q3_s",
-          "s",
-          "Third quartile of the samples.",
-          [](const M& m) { return quantile(m.samples, 0.75); },
-          Shown{.title = "q3", .units = "s", .width = 9, .wide = true}),
+          &M::q1,
+          wide("q1", "s", 9)),
+      column("q3_s", "s", "Third quartile of the samples.", &M::q3, wide("q3", "s", 9)),
       column("samples", "1", "Timed steps.", [](const M& m) { return std::ssize(m.samples); }),
       column("spread", "1", "(q3_s - q1_s) / median_s.", &M::spread),
       column("tokens_per_s",
           "token/s",
           "M B S / median_s.",
           &M::tokens_per_s,
-          Shown{.title = "rate", .units = "token/s", .width = 9}),
+          always("rate", "token/s", 9)),
       column("tokens_per_s_rank",
           "token/s",
           "tokens_per_s / ranks.",
-          [](const M& m) { return m.tokens_per_s / m.settings().ranks; }),
+          [](const M& m) { return m.tokens_per_s / m.asked().ranks; }),
       column("tflops_causal",
           "TFLOP/s",
           "Model FLOPs of all ranks with causal attention, recomputation not counted.",
           &M::tflops),
-      column(
-          "tflops_rank",
+      column("tflops_rank",
           "TFLOP/s",
           "tflops_causal / ranks.",
-          [](const M& m) { return m.tflops / m.settings().ranks; },
-          Shown{.title = "rank", .units = "TFLOP/s", .width = 9, .wide = true}),
+          &M::tflops_rank,
+          wide("rank", "TFLOP/s", 9)),
       column("peak",
           "TFLOP/s",
           "Peak of the device of a rank: run --peak, or its dense datasheet value. NaN: unknown.",
-          [](const M& m) { return 1e-12 * m.result.peak; }),
+          [](const R& r) { return 1e-12 * r.peak; }),
       column(
           "mfu",
           "1",
           "Model FLOPs utilisation: tflops_rank / peak.",
-          [](const M& m) { return 1e12 * m.tflops / m.settings().ranks / m.result.peak; },
-          Shown{.title = "MFU", .units = "%", .format = as_percent, .width = 5, .wide = true}),
+          [](const M& m) { return 1e12 * m.tflops_rank / m.result.peak; },
+          wide("MFU", "%", 5, as_percent)),
   };
 }
 
@@ -175,62 +177,45 @@ std::vector<Column> columns_of_memory() {
       column("memory_planned",
           "B",
           "Planned for the worst rank, sum over kinds.",
-          [](const M& m) { return worst(m, &RankMemory::planned_sum); }),
-      column(
-          "memory_measured",
+          worst(&RankMemory::planned_sum)),
+      column("memory_measured",
           "B",
           "Allocated through Kokkos on the worst rank, sum over kinds and memory/other.",
-          [](const M& m) { return worst(m, &RankMemory::measured_sum); },
-          Shown{.title = "memory", .units = "MiB", .format = as_mebibytes, .width = 9}),
+          worst(&RankMemory::measured_sum),
+          always("memory", "MiB", 9, as_mebibytes)),
       column("process_peak",
           "B",
           "Largest resident set of the worst rank; 0: not known.",
-          [](const M& m) { return worst(m, &RankMemory::process_peak); }),
+          worst(&RankMemory::process_peak)),
       column("device_used",
           "B",
           "In use on the worst device at the end, by all programs; 0: no device.",
-          [](const M& m) { return worst(m, &RankMemory::device_used); }),
+          worst(&RankMemory::device_used)),
   };
 }
 
 std::vector<Column> columns_of_bytes() {
   return {
-      column(
-          "bytes_inside",
+      column("bytes_inside",
           "B",
           "Counted in a step, inside groups.",
-          [](const M& m) { return m.counted.inside; },
-          Shown{.title = "inside",
-              .units = "MiB/step",
-              .format = as_mebibytes,
-              .width = 9,
-              .wide = true}),
-      column(
-          "bytes_between",
+          &M::counted_inside,
+          wide("inside", "MiB/step", 9, as_mebibytes)),
+      column("bytes_between",
           "B",
           "Counted in a step, between groups.",
-          [](const M& m) { return m.counted.between; },
-          Shown{.title = "between",
-              .units = "MiB/step",
-              .format = as_mebibytes,
-              .width = 9,
-              .wide = true}),
+          &M::counted_between,
+          wide("between", "MiB/step", 9, as_mebibytes)),
       column("rate_inside",
           "GB/s",
           "bytes_inside / median_s, all ranks together.",
-          [](const M& m) { return 1e-9 * static_cast<double>(m.counted.inside) / m.step; }),
+          [](const M& m) { return 1e-9 * static_cast<double>(m.counted_inside) / m.step; }),
       column("rate_between",
           "GB/s",
           "bytes_between / median_s, all ranks together.",
-          [](const M& m) { return 1e-9 * static_cast<double>(m.counted.between) / m.step; }),
-      column("planned_inside",
-          "B",
-          "Planned for a step, inside groups.",
-          [](const M& m) { return m.planned.inside; }),
-      column("planned_between",
-          "B",
-          "Planned for a step, between groups.",
-          [](const M& m) { return m.planned.between; }),
+          [](const M& m) { return 1e-9 * static_cast<double>(m.counted_between) / m.step; }),
+      column("planned_inside", "B", "Planned for a step, inside groups.", &M::planned_inside),
+      column("planned_between", "B", "Planned for a step, between groups.", &M::planned_between),
       column("bytes_source",
           "text",
           "How the transport knows: counted in each call, or by formula (collectives of NCCL).",
@@ -254,20 +239,20 @@ std::vector<Column> columns_of_time() {
           "1",
           "Exposed to transfers / T, mean over ranks.",
           [](const M& m) { return m.mean.exposed_total() / m.result.accounted_length; },
-          Shown{.title = "exposed", .units = "%", .format = as_percent, .width = 7}),
+          always("exposed", "%", 7, as_percent)),
       column(
           "idle_share",
           "1",
           "The bubble: idle / T, mean over ranks.",
           [](const M& m) { return m.mean.idle / m.result.accounted_length; },
-          Shown{.title = "idle", .units = "%", .format = as_percent, .width = 6}),
+          always("idle", "%", 6, as_percent)),
       column("compute_s", "s", "Computing, mean over ranks.", &Time::compute),
       column("idle_s", "s", "Idle, mean over ranks.", &Time::idle),
       column("overlap",
           "1",
           "Hidden / communication, all ranks together. NaN: no communication.",
           &Time::overlap,
-          Shown{.title = "overlap", .units = "%", .format = as_percent, .width = 7, .wide = true}),
+          wide("overlap", "%", 7, as_percent)),
       column("slowest_rank",
           "1",
           "Rank whose own computing takes longest. -1: not known.",
@@ -297,20 +282,20 @@ std::vector<Column> columns_of_checks() {
           "first_loss",
           "nat/token",
           "Loss of the first step.",
-          [](const M& m) { return loss_at(m.result.losses, 0); },
-          Shown{.title = "loss0", .units = "nat", .format = as_loss, .width = 8, .wide = true}),
+          [](const R& r) { return r.losses.empty() ? R::unknown : r.losses.front(); },
+          wide("loss0", "nat", 8, as_loss)),
       column(
           "last_loss",
           "nat/token",
           "Loss of the last step.",
-          [](const M& m) { return loss_at(m.result.losses, m.result.losses.size() - 1); },
-          Shown{.title = "loss", .units = "nat", .format = as_loss, .width = 8, .wide = true}),
+          [](const R& r) { return r.losses.empty() ? R::unknown : r.losses.back(); },
+          wide("loss", "nat", 8, as_loss)),
       column("gradient_error",
           "1",
           "Largest relative error of a gradient tensor against the serial reference. "
           "NaN: not checked.",
           &R::max_gradient_error,
-          Shown{.title = "check", .format = as_error, .width = 7, .wide = true}),
+          wide("check", "", 7, as_error)),
       column("loss_error",
           "1",
           "Largest relative error of a loss. NaN: not checked.",
@@ -345,8 +330,8 @@ std::vector<Column> columns_of_checks() {
           "text",
           "ok, wrong (a check failed), oom (memory ran out), timeout (too long, or no progress), "
           "skipped (planned memory does not fit), error (it ended early).",
-          [](const M& m) { return name_of(m.result.status); },
-          Shown{.title = "status", .width = -6}),
+          [](const R& r) { return name_of(r.status); },
+          always("status", "", -6)),
       column("reason", "text", "Why the status is not ok.", &R::reason),
       column("verdict",
           "text",
@@ -355,36 +340,35 @@ std::vector<Column> columns_of_checks() {
   };
 }
 
+Column identity_column() {
+  Column identity = column("identity",
+      "text",
+      "All settings in one line: runs of equal identity are of one case.",
+      [](const M& m) { return deck::identity(m.asked()); });
+  identity.is_setting = true;
+  return identity;
+}
+
 // Arrays.
 
-/// All integers become one type.
-template <class T>
-using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-
-template <class T>
-Data list(const std::vector<T>& values) {
-  return {std::vector<Stored<T>>(values.begin(), values.end()), {values.size()}};
+/// Numbers, or rows of numbers; all integers become one type.
+template <class Part>
+Elements elements_of(const std::vector<Part>& parts) {
+  if constexpr (std::is_arithmetic_v<Part>) {
+    using Stored = std::conditional_t<std::is_integral_v<Part>, std::int64_t, Part>;
+    return {std::vector<Stored>(parts.begin(), parts.end()), {parts.size()}};
+  } else {
+    std::vector<std::decay_t<decltype(parts[0][0])>> flat;
+    for (const Part& row : parts)
+      flat.insert(flat.end(), row.begin(), row.end());
+    return {elements_of(flat).values, {parts.size(), parts.empty() ? 0 : parts[0].size()}};
+  }
 }
 
-/// [row][column]
-template <class Rows>
-Data table(const Rows& rows) {
-  std::vector<Stored<std::decay_t<decltype(rows[0][0])>>> flat;
-  for (const auto& row : rows)
-    flat.insert(flat.end(), row.begin(), row.end());
-  return {std::move(flat), {rows.size(), rows.empty() ? 0 : rows[0].size()}};
-}
-
-/// One part of each entry of a list, in list() or table().
-template <class Entry, class Part>
-std::function<Data(const R&)> each(std::vector<Entry> R::* entries, Part part) {
-  return [=](const R& r) {
-    const auto parts = list_of(r.*entries, part);
-    if constexpr (std::is_arithmetic_v<typename decltype(parts)::value_type>)
-      return list(parts);
-    else
-      return table(parts);
-  };
+/// One part of each entry of a list.
+template <class Entry, class Part = std::identity>
+std::function<Elements(const R&)> each(std::vector<Entry> R::* entries, Part part = {}) {
+  return [=](const R& r) { return elements_of(list_of(r.*entries, part)); };
 }
 
 std::vector<Array> arrays_of_run() {
@@ -393,12 +377,10 @@ std::vector<Array> arrays_of_run() {
   using Rank = RankMemory;
   using Link = LinkBytes;
   return {
-      {{"seconds", "s", "timed step, rank", "Each timed step on each rank."},
-          [](const R& r) { return table(r.seconds); }},
+      {{"seconds", "s", "timed step, rank", "Each timed step on each rank."}, each(&R::seconds)},
       {{"losses", "nat/token", "step", "Mean loss of every step, warm-up included."},
-          [](const R& r) { return list(r.losses); }},
-      {{"idle_ticks", "tick", "rank", "Ticks without computation."},
-          [](const R& r) { return list(r.idle_ticks); }},
+          each(&R::losses)},
+      {{"idle_ticks", "tick", "rank", "Ticks without computation."}, each(&R::idle_ticks)},
       {{"memory/planned", "B", "rank, kind", "Planned, by kind.", memory},
           each(&R::memory, &Rank::planned)},
       {{"memory/measured", "B", "rank, kind", "Allocated through Kokkos, by kind.", memory},
@@ -433,9 +415,11 @@ std::vector<Array> arrays_of_run() {
 
 std::vector<Array> arrays_of_timeline() {
   std::vector<Array> all;
-  for (const trace::Field& field : trace::fields()) {
+  for (const trace::EventField& field : trace::event_fields()) {
     const auto data = [&field](const R& r) {
-      const auto values = [&](auto value) { return list(list_of(r.timeline->events, value)); };
+      const auto values = [&](auto value) {
+        return elements_of(list_of(r.timeline->events, value));
+      };
       return std::visit(values, field.value);
     };
     const std::string name = std::string("timeline/") + field.name;
@@ -443,36 +427,31 @@ std::vector<Array> arrays_of_timeline() {
   }
   return all;
 }
+
+template <class Entry>
+std::vector<Entry> joined(const std::vector<std::vector<Entry>>& lists) {
+  std::vector<Entry> all;
+  for (const std::vector<Entry>& list : lists)
+    all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
 }  // namespace
 
 const std::vector<Column>& columns() {
-  static const std::vector<Column> all = [] {
-    std::vector<Column> list;
-    for (const auto& some : {columns_of_place(),
-             columns_of_settings(),
-             columns_of_rates(),
-             columns_of_memory(),
-             columns_of_bytes(),
-             columns_of_time(),
-             columns_of_exposure(),
-             columns_of_checks()})
-      list.insert(list.end(), some.begin(), some.end());
-    list.push_back(column("identity",
-        "text",
-        "All settings in one line: runs of equal identity are of one case.",
-        [](const M& m) { return deck::identity(m.settings()); }));
-    list.back().is_setting = true;
-    return list;
-  }();
+  static const std::vector<Column> all = joined<Column>({columns_of_position(),
+      columns_of_settings(),
+      columns_of_rates(),
+      columns_of_memory(),
+      columns_of_bytes(),
+      columns_of_time(),
+      columns_of_exposure(),
+      columns_of_checks(),
+      {identity_column()}});
   return all;
 }
 
 const std::vector<Array>& arrays() {
-  static const std::vector<Array> all = [] {
-    std::vector<Array> list = arrays_of_run(), events = arrays_of_timeline();
-    list.insert(list.end(), events.begin(), events.end());
-    return list;
-  }();
+  static const std::vector<Array> all = joined<Array>({arrays_of_run(), arrays_of_timeline()});
   return all;
 }
 

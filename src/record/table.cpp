@@ -33,32 +33,34 @@ std::string csv_cell(const Cell& cell) {
   return real != nullptr && std::isnan(*real) ? std::string() : csv_field(to_text(cell));
 }
 
-std::string field_text(const std::string& group, const Field& field, bool markdown) {
-  std::string doc = field.doc;
-  for (const auto& names : {field.labels, field.codes})
-    if (!names.empty())
-      doc += fmt::format(" {}.", fmt::join(names, ", "));
-  const std::string axes = field.axes.empty() ? "" : fmt::format("[{}]", field.axes);
-  if (markdown)
-    return fmt::format("| `{}{}` | {} | {} | {} |\n", group, field.name, axes, field.units, doc);
-  return fmt::format("{}{} {} {}\n    {}\n", group, field.name, axes, field.units, doc);
+/// A table of docs/results.md: a line for each of some fields.
+std::string table_of(const std::string& group, const std::vector<Field>& fields) {
+  std::string text = "| dataset | axes | units | meaning |\n|---|---|---|---|\n";
+  for (const Field& field : fields) {
+    std::string doc = field.doc;
+    for (const auto& names : {field.labels, field.codes})
+      if (!names.empty())
+        doc += fmt::format(" {}.", fmt::join(names, ", "));
+    const std::string axes = field.axes.empty() ? "" : fmt::format("[{}]", field.axes);
+    text += fmt::format("| `{}{}` | {} | {} | {} |\n", group, field.name, axes, field.units, doc);
+  }
+  return text;
 }
 }  // namespace
 
 TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
-  std::vector<std::string> told = varying_settings(rows);
-  const auto is_told = [&](const std::string& name) {
-    return std::ranges::find(told, name) != told.end() ||
-           (name == "ranks" && std::ranges::find(told, "replicas") != told.end());
-  };
+  const std::vector<std::string> varying = varying_settings(rows);
+  std::set<std::string> told(varying.begin(), varying.end());
+  if (told.erase("replicas") > 0)
+    told.insert("ranks");  // "2x3"
   const auto repeats = [](const Row& row) { return row.integer("repetition") > 0; };
   if (std::ranges::any_of(rows, repeats))
-    told.emplace_back("repetition");
+    told.insert("repetition");
   std::vector<Shown> list;
   for (const Column& column : columns()) {
     const std::string& name = column.field.name;
-    const bool differs = is_told(name), is_optional = !column.shown || name == "repetition";
-    if (name == "replicas" || (is_optional && !differs))
+    const bool differs = told.contains(name), is_optional = !column.shown || name == "repetition";
+    if (is_optional && !differs)
       continue;
     list.push_back(column.shown.value_or(Shown{.title = name}));
     list.back().wide = list.back().wide && !differs;
@@ -99,18 +101,10 @@ std::string to_csv(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string schema_text(bool markdown) {
-  const std::string head =
-      markdown ? "| dataset | axes | units | meaning |\n|---|---|---|---|\n" : "";
-  std::string text = head;
-  for (const Column& column : columns())
-    text += field_text("/runs/", column.field, markdown);
-  text += "\n" + head;
-  for (const Array& array : arrays())
-    text += field_text("/runs/NNNN/", array.field, markdown);
-  text += "\n" + head;
-  for (const Field& field : session_fields())
-    text += field_text("/sessions/NNNN/", field, markdown);
-  return text;
+std::string schema_text() {
+  return fmt::format("{}\n{}\n{}",
+      table_of("/runs/", list_of(columns(), &Column::field)),
+      table_of("/runs/NNNN/", list_of(arrays(), &Array::field)),
+      table_of("/sessions/NNNN/", session_fields()));
 }
 }  // namespace minitaw::record

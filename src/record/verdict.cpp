@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 
 namespace minitaw::record {
-std::string verdict_of(const Measured& run) {
+std::string verdict_of(const MeasuredRun& run) {
   const CaseResult& r = run.result;
   if (r.status != Status::ok)
     return fmt::format(
@@ -21,11 +21,11 @@ std::string verdict_of(const Measured& run) {
   if (!std::ranges::all_of(r.bytes, as_planned))
     return "INVALID: the bytes counted are not those planned";
   std::vector<std::string> doubts;
-  if (r.settings.warmup == 0)
+  if (r.asked.warmup == 0)
     doubts.emplace_back("no warm-up");
-  if (run.spread() > widest_spread)
+  if (run.spread > widest_spread)
     doubts.push_back(
-        fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * run.spread()));
+        fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * run.spread));
   return doubts.empty() ? "VALID" : fmt::format("VALID ({})", fmt::join(doubts, "; "));
 }
 
@@ -80,7 +80,7 @@ const CaseRuns* best_of(
   return best;
 }
 
-/// What the verdict stands on, and who judges the rest; empty if no case was executed.
+/// Says what the verdict stands on, and who judges the rest; empty if no case was executed.
 std::string judged_text(const std::vector<CaseRuns>& cases) {
   std::ptrdiff_t executed = 0, checked = 0;
   for (const CaseRuns& one : cases) {

@@ -2,16 +2,16 @@
 #pragma once
 #include "record/schema.hpp"
 
-/// What a run, a case and a sweep are worth (docs/run.md).
+/// Judges a run, a case and a sweep (docs/run.md).
 namespace minitaw::record {
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
 
-/// Of a run: "VALID", "VALID (doubts)" or "INVALID: reason": ended ok, enough samples, bytes as
-/// planned.
-std::string verdict_of(const Measured& run);
+/// Returns "VALID", "VALID (doubts)" or "INVALID: reason". A valid run ended ok, with enough
+/// samples and with the bytes that were planned.
+std::string verdict_of(const MeasuredRun& run);
 bool is_valid(const std::string& verdict);
 
 /// The runs of a case that count: of each repetition the last one. Rows of one file.
@@ -24,7 +24,7 @@ struct CaseRuns {
 
   /// Returns whether it has all repetitions, well ended.
   bool is_finished() const;
-  /// As verdict_of(); repetitions may be missing.
+  /// Like verdict_of(); INVALID also if repetitions are missing.
   std::string verdict() const;
   /// Median over repetitions.
   double tokens_per_s() const;
@@ -45,10 +45,10 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 /// case is valid.
 std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
 
-/// What an instrument says of all rows at the end, also an attribute of /runs; empty: nothing.
+/// A sentence of an instrument on all rows, printed at the end and kept as an attribute of /runs.
 struct Remark {
   std::string attribute;
-  std::function<std::string(const std::vector<Row>& rows)> sentence;
+  std::function<std::string(const std::vector<Row>& rows)> sentence;  ///< empty: nothing to say
 };
 
 using Remarks = std::vector<Remark>;

@@ -21,7 +21,7 @@ int link_of(const schedule::Matching& matching, Place place) {
 
 /// The field of an enumeration.
 template <auto member>
-Field coded(const char* name, const char* doc) {
+EventField coded(const char* name, const char* doc) {
   using Enum = std::decay_t<decltype(Event{}.*member)>;
   return {name,
       "1",
@@ -59,8 +59,8 @@ Timeline make_timeline(const schedule::Program& program,
   return timeline;
 }
 
-const std::vector<Field>& fields() {
-  static const std::vector<Field> all = {
+const std::vector<EventField>& event_fields() {
+  static const std::vector<EventField> all = {
       {"rank", "1", "Rank of the case.", &Event::rank},
       coded<&Event::lane>("lane", "Code of the lane that the action is in."),
       coded<&Event::kind>("kind", "Code of the action, as plan --program prints it."),
@@ -85,7 +85,7 @@ std::string to_json(std::span<const Timeline> timelines) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Timeline& timeline : timelines) {
     nlohmann::ordered_json codes, events;
-    for (const Field& field : fields()) {
+    for (const EventField& field : event_fields()) {
       if (!field.codes.empty())
         codes[field.name] = field.codes;
       nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();

@@ -35,7 +35,7 @@ Timeline make_timeline(const schedule::Program& program,
     std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
-struct Field {
+struct EventField {
   const char* name;
   const char* units;
   const char* doc;
@@ -43,7 +43,7 @@ struct Field {
   std::vector<std::string> codes = {};
 };
 
-const std::vector<Field>& fields();
+const std::vector<EventField>& event_fields();
 /// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events":
 /// {field: values}}]}.
 std::string to_json(std::span<const Timeline> timelines);

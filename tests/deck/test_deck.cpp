@@ -516,7 +516,7 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
   for (const Setting& key : keys()) {
     const std::string complete =
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
-    Draft draft;
+    CaseDraft draft;
     if (!key.initial.empty()) {
       EXPECT_NO_THROW(key.store(draft, key.initial)) << key.name;
     }

@@ -9,7 +9,7 @@ using namespace record;
 using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 Case a_case(int seq, int repeats) {
-  Case c = sample_case("tawpipe", seq).settings;
+  Case c = sample_case("tawpipe", seq).asked;
   c.repeats = repeats;
   return c;
 }
@@ -17,7 +17,7 @@ Case a_case(int seq, int repeats) {
 /// Rows of a case: so many repetitions that ended ok, then one that did not.
 std::vector<Row> ended(const Case& c, Status status, int repetitions) {
   CaseResult r = sample_case();
-  r.settings = c;
+  r.asked = c;
   std::vector<Row> rows;
   const int number = static_cast<int>(c.shape.seq);
   for (int i = 0; i < repetitions; ++i)

@@ -44,12 +44,12 @@ VALUES = {
 
 def said_by_the_program():
     """{path: (axes, units)}; the page has each line."""
-    words = [MINITAW, "help", "results", "--markdown"]
+    words = [MINITAW, "help", "results"]
     tables = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     page = open(PAGE, encoding="utf-8").read()
     found = {}
     for line in tables.splitlines():
-        assert line in page, f"minitaw help results --markdown has this line, {PAGE} not: {line}"
+        assert line in page, f"minitaw help results has this line, {PAGE} not: {line}"
         if row := re.match(r"\| `/([^`]+)` \| \[?([^|]*?)\]? \| ([^|]+) \|", line):
             found[row[1].replace("NNNN", RUN if row[1].startswith("runs") else "0000")] = (
                 row.groups()[1:]

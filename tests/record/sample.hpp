@@ -17,7 +17,7 @@ inline Cells sample_findings() {
 inline CaseResult sample_case(
     const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
   CaseResult r;
-  Case& c = r.settings;
+  Case& c = r.asked;
   c.schedule = schedule;
   c.ranks = 3;
   c.groups = topology::Groups({1, 2});

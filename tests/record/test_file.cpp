@@ -50,7 +50,7 @@ std::string noise(std::size_t size) {
 }
 
 std::string sealed(const std::string& raw) {
-  return make_seal(schema_version, std::as_bytes(std::span(raw))) + raw;
+  return make_seal(std::as_bytes(std::span(raw))) + raw;
 }
 
 std::string opened(const std::string& file) {

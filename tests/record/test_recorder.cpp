@@ -26,7 +26,7 @@ protected:
 
   Recorder open() { return open(file_); }
 
-  [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
+  [[nodiscard]] std::vector<Row> rows() const { return read_results(file_).rows; }
 
   template <class T>
   [[nodiscard]] std::vector<T> stored(const std::string& path) const {
@@ -41,7 +41,7 @@ protected:
 
 CaseResult failed_case() {
   CaseResult failed;
-  failed.settings = sample_case().settings;
+  failed.asked = sample_case().asked;
   failed.status = Status::error;
   failed.reason = "a reason";
   return failed;
@@ -92,7 +92,7 @@ TEST_F(File, ThatKnowsThatACaseIsSkippedGetsNoFurtherRow) {
 /// The last row of a repetition counts.
 TEST(CaseRuns, HaveARowOfEachRepetition) {
   CaseResult r = sample_case(), failed = failed_case();
-  r.settings.repeats = failed.settings.repeats = 2;
+  r.asked.repeats = failed.asked.repeats = 2;
   const Row first = make_row(r, {7, 0}), bad = make_row(failed, {7, 1}), good = make_row(r, {7, 1});
   const std::vector<Row> half = {first}, broken = {first, bad}, whole = {bad, first, good};
   EXPECT_FALSE(by_case(half).at(0).is_finished());
@@ -103,7 +103,7 @@ TEST(CaseRuns, HaveARowOfEachRepetition) {
 }
 
 TEST_F(File, OfAProgramThatDiedNamesTheCaseThatRan) {
-  const Case running = sample_case("ddp").settings;
+  const Case running = sample_case("ddp").asked;
   const pid_t child = ::fork();
   if (child == 0) {
     const Recorder recorder = open();
@@ -209,7 +209,7 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     };
     ASSERT_TRUE(next());
     const auto begin = Clock::now();
-    EXPECT_NO_THROW((void)read_contents(file_));
+    EXPECT_NO_THROW((void)read_results(file_));
     ASSERT_TRUE(next());
     const auto append = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
     ::usleep(static_cast<useconds_t>(random() % static_cast<unsigned>(2 * append.count() + 2)));

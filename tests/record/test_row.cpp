@@ -38,7 +38,7 @@ TEST(Schema, HasTheColumnsThatCasesHave) {
   r.max_loss_error = 1e-9;
   const Row row = make_row(r, {1, 1, 1}), empty = example_row();
   std::vector<std::string> settings = {"identity"}, known;
-  for (const deck::Setting& setting : deck::columns())
+  for (const deck::Setting& setting : deck::settings())
     settings.emplace_back(setting.name);
   for (std::size_t i = 0; i < columns().size(); ++i) {
     const std::string& name = columns()[i].field.name;
@@ -54,15 +54,15 @@ TEST(Schema, HasTheColumnsThatCasesHave) {
 
 TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   CaseResult r = sample_case();
-  r.settings.repeats = 13;
-  r.settings.seed = 29;
-  r.settings.learning_rate = 0.03125;
-  r.settings.attention = "host";
-  r.settings.transport = "auto";
-  r.settings.data = "text.txt";
-  r.settings.clip_norm = 0.0625;
-  r.settings.shape.dtype = model::Dtype::bf16;
-  r.settings.shape.fp32_gradients = true;
+  r.asked.repeats = 13;
+  r.asked.seed = 29;
+  r.asked.learning_rate = 0.03125;
+  r.asked.attention = "host";
+  r.asked.transport = "auto";
+  r.asked.data = "text.txt";
+  r.asked.clip_norm = 0.0625;
+  r.asked.shape.dtype = model::Dtype::bf16;
+  r.asked.shape.fp32_gradients = true;
   r.max_loss_error = 1e-9;
   r.idle_ticks = {0, 1, 5};
   r.status = Status::wrong;
@@ -186,7 +186,7 @@ TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
 }
 
 TEST(Row, WithoutSamplesHasNoFigures) {
-  const Row row = preview({sample_case().settings}).at(0);
+  const Row row = preview({sample_case().asked}).at(0);
   expect_none(
       row, {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s"});
   EXPECT_EQ(row.integer("memory_measured"), 0);

@@ -11,7 +11,7 @@ using testing::AllOf, testing::HasSubstr;
 
 std::vector<Row> rows() {
   CaseResult failed;
-  failed.settings = sample_case("tawpipe:cco=off", 65536).settings;
+  failed.asked = sample_case("tawpipe:cco=off", 65536).asked;
   failed.status = Status::error;
   failed.reason = "a \"b\",\nc";
   return {
@@ -42,7 +42,7 @@ TEST(Table, RowsAreAlignedWithTheNames) {
           << names << table.row(row) << "field " << i;
     }
   }
-  EXPECT_EQ(make_table(preview({sample_case().settings})).header(),
+  EXPECT_EQ(make_table(preview({sample_case().asked})).header(),
       make_table({make_row(sample_case())}).header());
 }
 
@@ -87,10 +87,10 @@ TEST(Table, ANarrowLineKeepsWhatTellsCasesApartAndTheMainFigures) {
 
 TEST(Table, ShowsCopiesAndSizesOfMicroBatches) {
   CaseResult copies = sample_case(), plain = sample_case();
-  copies.settings.ranks = 6;
-  copies.settings.replicas = 2;
-  copies.settings.shape.micro_batch = 13;
-  plain.settings.replicas = 1;
+  copies.asked.ranks = 6;
+  copies.asked.replicas = 2;
+  copies.asked.shape.micro_batch = 13;
+  plain.asked.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
   EXPECT_THAT(
       make_table(both).row(both[0]), AllOf(HasSubstr("    3 1+2 "), HasSubstr("128   2    6 ")));

@@ -28,13 +28,13 @@ CaseResult steady_case(int seq = 128) {
 }
 
 std::string verdict_of(const CaseResult& r) {
-  return record::verdict_of(Measured(r, {}));
+  return record::verdict_of(MeasuredRun(r, {}));
 }
 
 TEST(Verdict, OfARun) {
   CaseResult r = sample_case(), wrong = steady_case(), uncounted = steady_case();
   EXPECT_THAT(verdict_of(r), doubted({noisy_by}));
-  r.settings.warmup = 0;
+  r.asked.warmup = 0;
   EXPECT_THAT(verdict_of(r), doubted({"no warm-up; ", noisy_by}));
   for (const double longer : {1.104, 1.106}) {  // quartiles 9.9 and 10.1 % of the median apart
     CaseResult near = steady_case();
@@ -69,7 +69,7 @@ TEST(Verdict, OfASweep) {
 
 TEST(Verdict, OfACaseIsThatOfItsWorstRepetitionAndItsRateTheirMedian) {
   CaseResult r = steady_case();
-  r.settings.repeats = 3;
+  r.asked.repeats = 3;
   std::vector<Row> rows = {make_row(r, {0, 0}), make_row(r, {0, 1})};
   EXPECT_THAT(verdict(rows), invalid({"2 of 3 repetitions"}));
   for (std::vector<double>& step : r.seconds)
@@ -134,13 +134,13 @@ TEST(Verdict, ClosesWithItsReasonsInOrder) {
 TEST(Verdict, EachModelHasItsFigureOfMerit) {
   const CaseResult first = sample_case();
   CaseResult same = sample_case("ddp", 64);
-  same.settings.shape.dtype = model::Dtype::bf16;
-  same.settings.replicas = 1;
+  same.asked.shape.dtype = model::Dtype::bf16;
+  same.asked.replicas = 1;
   std::vector<Row> rows = {make_row(first), make_row(same, {1})};
   EXPECT_EQ(figures_of_merit(rows).size(), 1U);
   const auto add = [&](auto part) {
     CaseResult other = first;
-    other.settings.shape.*part *= 2;
+    other.asked.shape.*part *= 2;
     rows.push_back(make_row(other, {static_cast<int>(rows.size())}));
   };
   using model::Shape;

@@ -13,8 +13,8 @@ void write_large(const std::string& file, int ranks, int cases) {
   Recorder recorder(file, sample_session());
   for (int number = 0; number < cases; ++number) {
     CaseResult r = sample_case("ddp", 128 + number);
-    r.settings.ranks = ranks;
-    r.settings.groups = topology::Groups::equal(ranks, ranks / 8);
+    r.asked.ranks = ranks;
+    r.asked.groups = topology::Groups::equal(ranks, ranks / 8);
     r.seconds.assign(10, std::vector<double>(ranks, 0.5 + number));
     r.memory.resize(ranks, r.memory[0]);
     r.time.resize(ranks, r.time[0]);
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
     recorder.append(sample_case("ddp", seq, 5));
   }
   CaseResult failed;
-  failed.settings = sample_case("tawpipe", 1024).settings;
+  failed.asked = sample_case("tawpipe", 1024).asked;
   failed.status = Status::error;
   failed.reason = "out of memory";
   failed.bytes = sample_case().bytes;

@@ -82,7 +82,7 @@ TEST(Timeline, AsJsonHasAColumnForEveryField) {
   const auto& one = all["timelines"].at(0);
   EXPECT_EQ(one["title"], "a \"title\"");
   EXPECT_EQ(one["groups"], nlohmann::json({2, 2}));
-  for (const Field& field : fields()) {
+  for (const EventField& field : event_fields()) {
     ASSERT_EQ(one["events"][field.name].size(), timeline.events.size()) << field.name;
     for (std::size_t i = 0; i < timeline.events.size(); ++i)
       std::visit(

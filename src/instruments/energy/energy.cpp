@@ -41,7 +41,7 @@ void Energy::collect(MPI_Comm comm, CaseResult& result) const {
   const std::string source =
       joined(comm::mpi::gather_lists(meter_.source(), comm, "gathering sources of energies"));
   const double sum = std::accumulate(all.begin(), all.end(), 0.0);
-  const double tokens = tokens_of_step(result.settings) * std::ssize(result.seconds);
+  const double tokens = tokens_of_step(result.asked) * std::ssize(result.seconds);
   result.found.emplace_back("energy_source", source);
   result.found.emplace_back("energy", sum);
   result.found.emplace_back("energy_per_token", sum / tokens);

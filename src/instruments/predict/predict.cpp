@@ -32,7 +32,7 @@ schedule::Costs device_costs(const SimulatedStep& step) {
 
 /// The part of a case that is simulated, and as much of the machine as it uses.
 SimulatedStep step_of(const Plan& plan, const Machine& machine) {
-  const Case& c = plan->settings;
+  const Case& c = plan->asked;
   if (c.ranks > machine.ranks())
     throw InputError("{}: the machine has {} of {}, fewer than the {} ranks of the case",
         machine.path,
@@ -81,7 +81,7 @@ Floor floor_of(const Plan& plan, const Machine& machine) {
 }
 
 Prediction predict(const SimulatedStep& step) {
-  const Case& c = step.plan->settings;
+  const Case& c = step.plan->asked;
   Prediction result = simulate(step, device_costs(step));
   result.traffic.between *= c.replicas / step.replicas();
   result.memory = memory_of(*step.plan);

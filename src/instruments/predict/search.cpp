@@ -102,7 +102,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
 
 /// About the number of actions of a replica, up to a factor.
 double size_of(const Candidate& candidate) {
-  const Case& c = candidate.settings;
+  const Case& c = candidate.asked;
   return 1.0 * (c.micro_batches + c.ranks) / c.replicas * c.shape.layers;
 }
 }  // namespace
@@ -122,7 +122,7 @@ std::vector<Candidate> search(
   for (Candidate& c : all)
     if (is_over(0.5 * seconds))
       c.why = late;
-    else if (c.floor = floor_of(planner.plan(c.settings), machine);
+    else if (c.floor = floor_of(planner.plan(c.asked), machine);
         !machine.has_room(c.floor.memory))
       c.why = "do not fit";
 
@@ -141,9 +141,9 @@ std::vector<Candidate> search(
       c.why = late;
       continue;
     }
-    Prediction prediction = predict(planner.plan(c.settings), machine);
+    Prediction prediction = predict(planner.plan(c.asked), machine);
     prediction.spans = {};
-    Case in_groups = c.settings;
+    Case in_groups = c.asked;
     in_groups.groups = base.groups;  // whose number pipelines and flat FSDP do not know
     if (!steps.emplace(deck::identity(in_groups), prediction.seconds).second) {
       c.why = "differ in groups alone";

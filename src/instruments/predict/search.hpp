@@ -8,7 +8,7 @@
 namespace minitaw::predict {
 /// A way to spread the same sequences of a step over a machine.
 struct Candidate {
-  Case settings;
+  Case asked;
   Floor floor{};
   std::optional<Prediction> prediction{};  ///< without program and spans
   /// Why it is not predicted: such candidates "do not fit".

@@ -103,7 +103,7 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
     return;
   EXPECT_EQ(found<double>(result, "energy"), 2 * world_size()) << "between the timed steps";
   EXPECT_EQ(found<double>(result, "energy_per_token"),
-      2 * world_size() / (3 * tokens_of_step(result.settings)));
+      2 * world_size() / (3 * tokens_of_step(result.asked)));
   EXPECT_THAT(result.begun, testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z"));
   EXPECT_TRUE(times[1] < result.begun && result.begun <= times[2] && times[4] < result.ended);
 }

@@ -35,8 +35,8 @@ TEST(Search, TriesTheValuesOfEachOption) {
     Case twelve = base();
     twelve.micro_batches = 12;
     for (const Candidate& c : search(twelve, machine_with(machine), 10, 0)) {
-      EXPECT_EQ(sequences_of_step(c.settings), 12);
-      for (const auto& [option, value] : schedule::parse_spec(c.settings.schedule).options)
+      EXPECT_EQ(sequences_of_step(c.asked), 12);
+      for (const auto& [option, value] : schedule::parse_spec(c.asked.schedule).options)
         values[option].insert(value);
     }
     return values;
@@ -58,16 +58,16 @@ TEST(Search, TriesTheValuesOfEachOption) {
 TEST(Search, TriesRanksThatShareSequences) {
   std::set<std::tuple<int, std::int64_t>> seen;  // ranks a sequence, sequences a micro-batch
   for (const Candidate& c : search(base(), machine_with(), 10, 0)) {
-    seen.emplace(c.settings.shape.context.count, c.settings.shape.micro_batch);
-    EXPECT_EQ(sequences_of_step(c.settings), 4);
-    EXPECT_NO_THROW(schedule::check(request_of(c.settings)));
+    seen.emplace(c.asked.shape.context.count, c.asked.shape.micro_batch);
+    EXPECT_EQ(sequences_of_step(c.asked), 4);
+    EXPECT_NO_THROW(schedule::check(request_of(c.asked)));
   }
   EXPECT_EQ(seen, (std::set<std::tuple<int, std::int64_t>>{{1, 1}, {1, 2}, {1, 4}, {2, 1}}));
   Case odd = base();
   odd.shape.seq = 15;
   for (const Candidate& c : search(odd, machine_with(), 10, 0)) {
-    EXPECT_EQ(c.settings.shape.context.count, 1);
-    EXPECT_LE(c.settings.shape.slices, 4);
+    EXPECT_EQ(c.asked.shape.context.count, 1);
+    EXPECT_LE(c.asked.shape.slices, 4);
   }
 }
 
@@ -75,7 +75,7 @@ TEST(Search, TriesRanksThatShareSequences) {
 TEST(Search, PredictsAllThatMayBeAmongTheBest) {
   std::set<std::string> cases;
   for (const Candidate& c : search(base(), machine_with(), 1000, 1e6)) {
-    EXPECT_TRUE(cases.insert(deck::identity(c.settings)).second) << deck::identity(c.settings);
+    EXPECT_TRUE(cases.insert(deck::identity(c.asked)).second) << deck::identity(c.asked);
     EXPECT_TRUE(c.floor.seconds() > 0 &&
                 (!c.prediction || c.floor.seconds() <= c.prediction->seconds * (1 + 1e-9)));
     EXPECT_NE(c.prediction.has_value(), !c.why.empty());

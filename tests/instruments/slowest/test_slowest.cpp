@@ -66,10 +66,10 @@ TEST(Closing, NamesTheRankThatIsSlowInEveryCase) {
 
 TEST(Closing, LeavesOutCasesThatCompareNoRanks) {
   CaseResult alone = result_of(-1, NAN), failed;
-  alone.settings.ranks = 1;
-  alone.settings.groups = topology::Groups({1});
+  alone.asked.ranks = 1;
+  alone.asked.groups = topology::Groups({1});
   alone.bytes.clear();
-  failed.settings = record::sample_case().settings;
+  failed.asked = record::sample_case().asked;
   failed.status = Status::skipped;
   const auto said = remark().sentence;
   const Row of_one = record::make_row(alone), of_none = record::make_row(failed);
