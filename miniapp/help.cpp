@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <memory>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
@@ -34,15 +33,31 @@ std::string help(const CLI::App& app, const std::string& topic) {
       topic,
       did_you_mean(topic, topics));
 }
+
+class Help final : public Verb {
+public:
+  explicit Help(CLI::App& app)
+      : Verb(app,
+            "help",
+            "explain the schedules, the keys of a deck and the datasets of a result file"),
+        app_(app) {
+    command_.add_option("TOPIC",
+        topic_,
+        "\"keys\", \"results\", \"schedules\" (a line each), or the name of a key or a schedule");
+  }
+
+  int execute(const Invocation& /*invocation*/) override {
+    write_stdout(help(app_, topic_));
+    return 0;
+  }
+
+private:
+  const CLI::App& app_;
+  std::string topic_;
+};
 }  // namespace
 
-void add_help(CLI::App& app, Invocation&) {
-  auto topic = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(
-      "help", "explain the schedules, the keys of a deck and the datasets of a result file");
-  verb->add_option("TOPIC",
-      *topic,
-      "\"keys\", \"results\", \"schedules\" (a line each), or the name of a key or a schedule");
-  verb->callback([&app, topic] { write_stdout(help(app, *topic)); });
+std::unique_ptr<Verb> make_help(CLI::App& app) {
+  return std::make_unique<Help>(app);
 }
 }  // namespace minitaw::app

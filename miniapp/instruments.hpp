@@ -8,8 +8,8 @@
 // The instruments of this build. instruments/list.cpp defines these functions; a build without
 // instruments has no_instruments.cpp.
 namespace minitaw::app {
-/// Adds the verbs of instruments to the command line.
-void add_instruments(CLI::App& app, Invocation& invocation);
+/// Adds the verbs of instruments.
+void add_instruments(CLI::App& app, const Invocation& invocation, Verbs& verbs);
 /// What instruments say at the end of a sweep.
 record::Remarks remarks();
 

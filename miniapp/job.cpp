@@ -242,12 +242,12 @@ void MpiJob::record_by(Record record) {
                          const std::string& report) { end_job(rank, all, report, record); });
 }
 
-int in_job(
-    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+int JobVerb::execute(const Invocation& invocation) {
   using Seconds = engine::Watchdog::Seconds;
+  before_mpi();
   topology::return_freed_memory();
-  const Seconds patience(std::max(flags.watchdog, 30.0));               // with MPI
-  engine::Watchdog watchdog(Seconds(flags.watchdog), end_without_mpi);  // it outlives MPI
+  const Seconds patience(std::max(flags_.watchdog, 30.0));               // with MPI
+  engine::Watchdog watchdog(Seconds(flags_.watchdog), end_without_mpi);  // it outlives MPI
   watchdog.phase("the start of MPI", patience);
   const comm::mpi::Environment environment(invocation.argc, invocation.argv);
   std::optional<MpiJob> mpi;  // it lives while errors are told: its end may wait for other ranks
@@ -262,13 +262,13 @@ int in_job(
     return code;
   };
   try {
-    mpi.emplace(environment, watchdog, flags);
+    mpi.emplace(environment, watchdog, flags_);
     watchdog.pause();
     mpi->record_by();
     start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
-    if (!flags.share_devices)
+    if (!flags_.share_devices)
       harness::agree(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
-    const int code = work(*mpi);
+    const int code = work(invocation, *mpi);
     ends_mpi();
     return code;
   } catch (const InputError& error) {

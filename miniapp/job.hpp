@@ -82,8 +82,22 @@ struct MpiJob : Site {
   harness::CaseRunner runner;
 };
 
-/// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and
-/// becomes an exit code. An exception of one rank ends the job, because the others may wait for it.
-int in_job(
-    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
+/// A verb that all ranks of a job execute.
+class JobVerb : public Verb {
+public:
+  using Verb::Verb;
+  /// Works inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and
+  /// becomes an exit code. An exception of one rank ends the job, because the others may wait for
+  /// it.
+  int execute(const Invocation& invocation) final;
+
+protected:
+  JobFlags flags_;
+
+private:
+  virtual void before_mpi() {}
+
+  /// The exit code.
+  virtual int work(const Invocation& invocation, MpiJob& mpi) = 0;
+};
 }  // namespace minitaw::app

@@ -34,17 +34,18 @@ void require_verb(const CLI::App& app, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
-  app::Invocation invocation{argc, argv};
+  const app::Invocation invocation{argc, argv};
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
-  app::add_verbs(app, invocation);
+  const app::Verbs verbs = app::make_verbs(app, invocation);
   app.footer("minitaw VERB --help explains a verb, minitaw help keys the keys of a deck and the "
              "schedules.");
   require_verb(app, argc, argv);
-  const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
+  const std::string help = cli::parse(app, argc, argv);
   if (!help.empty() && is_root())
     fmt::print("{}", help);
-  return invocation.code;
+  return help.empty() ? (*std::ranges::find_if(verbs, &app::Verb::is_chosen))->execute(invocation)
+                      : 0;
 }
 }  // namespace
 

@@ -3,7 +3,8 @@
 #include "instruments.hpp"
 
 namespace minitaw::app {
-void add_instruments(CLI::App& /*app*/, Invocation& /*invocation*/) {}
+void add_instruments(
+    CLI::App& /*app*/, const Invocation& /*invocation*/, Verbs& /*verbs*/) {}
 
 record::Remarks remarks() {
   return {};

@@ -393,32 +393,43 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
     print(deck, plans);
   return 0;
 }
+
+class PlanVerb final : public Verb {
+public:
+  explicit PlanVerb(CLI::App& app)
+      : Verb(app,
+            "plan",
+            "bytes, memory and idle time of every case, without running it; needs no MPI job") {
+    add_deck(command_, options_.deck);
+    CLI::Option* json = add_json(command_, options_.json);
+    command_.add_flag(
+            "--program", options_.program, "the actions of every rank of the one case that is left")
+        ->excludes(json);
+    add_memory(command_,
+        "--device-memory",
+        options_.machine.device_memory,
+        "memory of one device, for example 80G: says whether each case fits and the largest S that "
+        "does (default: the device of this machine, if there is one)");
+    add_flops(command_,
+        "--flops",
+        options_.machine.device.flops,
+        fmt::format("assumed rate of a rank ({:.0f}e12: 40% of an H100 SXM in dense bf16)",
+            options_.machine.device.flops * 1e-12));
+    command_.add_option("--adapters",
+            options_.machine.adapters,
+            "network adapters of each node: what rails=auto becomes")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+  }
+
+  int execute(const Invocation& invocation) override { return plan(invocation, options_); }
+
+private:
+  PlanOptions options_;
+};
 }  // namespace
 
-void add_plan(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<PlanOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "plan", "bytes, memory and idle time of every case, without running it; needs no MPI job");
-  add_deck(*verb, options->deck);
-  CLI::Option* json = add_json(*verb, options->json);
-  verb->add_flag(
-          "--program", options->program, "the actions of every rank of the one case that is left")
-      ->excludes(json);
-  add_memory(*verb,
-      "--device-memory",
-      options->machine.device_memory,
-      "memory of one device, for example 80G: says whether each case fits and the largest S that "
-      "does (default: the device of this machine, if there is one)");
-  add_flops(*verb,
-      "--flops",
-      options->machine.device.flops,
-      fmt::format("assumed rate of a rank ({:.0f}e12: 40% of an H100 SXM in dense bf16)",
-          options->machine.device.flops * 1e-12));
-  verb->add_option("--adapters",
-          options->machine.adapters,
-          "network adapters of each node: what rails=auto becomes")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  verb->callback([&invocation, options] { invocation.code = plan(invocation, *options); });
+std::unique_ptr<Verb> make_plan(CLI::App& app) {
+  return std::make_unique<PlanVerb>(app);
 }
 }  // namespace minitaw::app

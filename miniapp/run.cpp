@@ -1,72 +1,71 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <filesystem>
-#include <memory>
 #include "cli/cli11.hpp"
 #include "signals.hpp"
 #include "sweep.hpp"
 
 namespace minitaw::app {
 namespace {
-struct RunOptions {
-  DeckOptions deck;
-  SweepOptions sweep;
-  JobFlags job;
-};
+class RunVerb final : public JobVerb {
+public:
+  explicit RunVerb(CLI::App& app)
+      : JobVerb(app, "run", "run every case of a deck; start it with mpiexec or srun") {
+    add_deck(command_, deck_);
+    command_.add_option("-o,--output",
+            options_.output,
+            "result file; if it exists, finished cases are kept and not run again (default: the "
+            "deck's name "
+            "with .h5, in the current folder)")
+        ->type_name("FILE.h5");
+    command_.add_flag("--retry",
+        options_.retry,
+        "run those cases of the file again that ended wrong, oom, timeout or error");
+    command_.add_flag("--interleave",
+        options_.interleave,
+        "run the repetitions of all cases in random order");
+    command_.add_option("--time-limit",
+            options_.time_limit,
+            "stop before so many seconds are over, everything saved (default: the end of the Slurm "
+            "job, if there is one)")
+        ->check(cli::number_of("seconds", 1, 1e8))
+        ->type_name("SECONDS");
+    add_flops(command_,
+        "--peak",
+        options_.peak,
+        "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of its "
+        "datasheet, for NVIDIA's data-centre devices)");
+    command_.add_flag("--timeline",
+        flags_.timeline,
+        "keep when every action of one step ran, for scripts/timeline");
+    command_.add_flag("--hosts",
+        flags_.hosts,
+        "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
+    add_job_flags(command_, flags_);
+  }
 
-int run(const Invocation& invocation, RunOptions& options) {
-  if (options.sweep.output.empty())
-    options.sweep.output =
-        std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
-  catch_signals();  // before MPI starts: it may take a while
-  return in_job(invocation, options.job, [&](MpiJob& mpi) {
+private:
+  void before_mpi() override { catch_signals(); }  // MPI's start may take a while
+
+  int work(const Invocation& invocation, MpiJob& mpi) override {
+    if (options_.output.empty())
+      options_.output = std::filesystem::path(deck_.path).filename().replace_extension(".h5").string();
     if (!mpi.is_root())
       catch_signals_silently();
     mpi.watchdog.phase("reading deck and result file");
-    const deck::Deck deck = mpi.read(options.deck);
+    const deck::Deck deck = mpi.read(deck_);
     for (const Case& c : deck.cases)
       mpi.runner.require_possible(c);
-    const int code = run_sweep(deck, options.sweep, invocation, mpi);
+    const int code = run_sweep(deck, options_, invocation, mpi);
     ignore_signals();
     return code;
-  });
-}
+  }
+
+  DeckOptions deck_;
+  SweepOptions options_;
+};
 }  // namespace
 
-void add_run(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<RunOptions>();
-  CLI::App* verb =
-      app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
-  add_deck(*verb, options->deck);
-  verb->add_option("-o,--output",
-          options->sweep.output,
-          "result file; if it exists, finished cases are kept and not run again (default: the "
-          "deck's name "
-          "with .h5, in the current folder)")
-      ->type_name("FILE.h5");
-  verb->add_flag("--retry",
-      options->sweep.retry,
-      "run those cases of the file again that ended wrong, oom, timeout or error");
-  verb->add_flag("--interleave",
-      options->sweep.interleave,
-      "run the repetitions of all cases in random order");
-  verb->add_option("--time-limit",
-          options->sweep.time_limit,
-          "stop before so many seconds are over, everything saved (default: the end of the Slurm "
-          "job, if there is one)")
-      ->check(cli::number_of("seconds", 1, 1e8))
-      ->type_name("SECONDS");
-  add_flops(*verb,
-      "--peak",
-      options->sweep.peak,
-      "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of its "
-      "datasheet, for NVIDIA's data-centre devices)");
-  verb->add_flag("--timeline",
-      options->job.timeline,
-      "keep when every action of one step ran, for scripts/timeline");
-  verb->add_flag("--hosts",
-      options->job.hosts,
-      "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
-  add_job_flags(*verb, options->job);
-  verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
+std::unique_ptr<Verb> make_run(CLI::App& app) {
+  return std::make_unique<RunVerb>(app);
 }
 }  // namespace minitaw::app

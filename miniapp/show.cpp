@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/ranges.h>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
@@ -13,11 +12,6 @@
 
 namespace minitaw::app {
 namespace {
-struct ShowOptions {
-  std::string file;
-  bool json = false, csv = false;
-};
-
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
 std::string text_of(const record::Results& file) {
   std::set<std::string> links;
@@ -47,22 +41,30 @@ Json json_of(const record::Results& file) {
   return json;
 }
 
-int show(const ShowOptions& options, const Invocation& invocation) {
-  const record::Results file = record::read_results(options.file);
-  if (options.json)
-    write_json(invocation, json_of(file));
-  else
-    write_stdout(options.csv ? record::to_csv(file.rows) : text_of(file));
-  return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
-}
+class Show final : public Verb {
+public:
+  explicit Show(CLI::App& app) : Verb(app, "show", "print the table of a result file") {
+    command_.add_option("FILE", file_, "result file (.h5)")->required();
+    CLI::Option* json = command_.add_flag("--json", json_, "every column, as JSON");
+    command_.add_flag("--csv", csv_, "every column, with units in the titles")->excludes(json);
+  }
+
+  int execute(const Invocation& invocation) override {
+    const record::Results file = record::read_results(file_);
+    if (json_)
+      write_json(invocation, json_of(file));
+    else
+      write_stdout(csv_ ? record::to_csv(file.rows) : text_of(file));
+    return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
+  }
+
+private:
+  std::string file_;
+  bool json_ = false, csv_ = false;
+};
 }  // namespace
 
-void add_show(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<ShowOptions>();
-  CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
-  verb->add_option("FILE", options->file, "result file (.h5)")->required();
-  CLI::Option* json = verb->add_flag("--json", options->json, "every column, as JSON");
-  verb->add_flag("--csv", options->csv, "every column, with units in the titles")->excludes(json);
-  verb->callback([&invocation, options] { invocation.code = show(*options, invocation); });
+std::unique_ptr<Verb> make_show(CLI::App& app) {
+  return std::make_unique<Show>(app);
 }
 }  // namespace minitaw::app

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <memory>
 #include <nlohmann/json.hpp>
 #include "cli/cli11.hpp"
 #include "job.hpp"
 
 namespace minitaw::app {
 namespace {
-struct TopoOptions {
-  bool json = false;
-  JobFlags job;
-};
-
 Json place_json(const MpiJob& mpi, const topology::RankPlace& place) {
   return {{"node", mpi.hosts.text(place.node)},
       {"cores", topology::cores_text(place.cores)},
@@ -20,38 +14,43 @@ Json place_json(const MpiJob& mpi, const topology::RankPlace& place) {
       {"adapters", place.site.adapters}};
 }
 
-int topo(const Invocation& invocation, const TopoOptions& options, const MpiJob& mpi) {
-  if (!mpi.is_root())
-    return 0;
-  const topology::Groups& nodes = mpi.place.nodes;
-  const std::vector<std::string> shaped = record::shaped_links();
-  if (options.json) {
-    const auto place = [&](const topology::RankPlace& rank) { return place_json(mpi, rank); };
-    write_json(invocation,
-        {{"ranks", list_of(mpi.ranks, place)},
-            {"groups", nodes.sizes()},
-            {"adapters", mpi.adapters},
-            {"shaped_links", shaped}});
-  } else {
-    write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
-        mpi.map_text(),
-        nodes.text(),
-        mpi.adapters,
-        record::links_text(shaped)));
+class Topo final : public JobVerb {
+public:
+  explicit Topo(CLI::App& app)
+      : JobVerb(
+            app, "topo", "print where the ranks of this job run; start it with mpiexec or srun") {
+    add_json(command_, json_);
+    command_.add_flag("--hosts", flags_.hosts, "print the names of the hosts");
   }
-  return 0;
-}
+
+private:
+  int work(const Invocation& invocation, MpiJob& mpi) override {
+    if (!mpi.is_root())
+      return 0;
+    const topology::Groups& nodes = mpi.place.nodes;
+    const std::vector<std::string> shaped = record::shaped_links();
+    if (json_) {
+      const auto place = [&](const topology::RankPlace& rank) { return place_json(mpi, rank); };
+      write_json(invocation,
+          {{"ranks", list_of(mpi.ranks, place)},
+              {"groups", nodes.sizes()},
+              {"adapters", mpi.adapters},
+              {"shaped_links", shaped}});
+    } else {
+      write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
+          mpi.map_text(),
+          nodes.text(),
+          mpi.adapters,
+          record::links_text(shaped)));
+    }
+    return 0;
+  }
+
+  bool json_ = false;
+};
 }  // namespace
 
-void add_topo(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<TopoOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "topo", "print where the ranks of this job run; start it with mpiexec or srun");
-  add_json(*verb, options->json);
-  verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
-  verb->callback([&invocation, options] {
-    invocation.code = in_job(
-        invocation, options->job, [&](MpiJob& mpi) { return topo(invocation, *options, mpi); });
-  });
+std::unique_ptr<Verb> make_topo(CLI::App& app) {
+  return std::make_unique<Topo>(app);
 }
 }  // namespace minitaw::app

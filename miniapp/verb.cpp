@@ -3,6 +3,13 @@
 #include "cli/cli11.hpp"
 
 namespace minitaw::app {
+Verb::Verb(CLI::App& app, const std::string& name, const std::string& purpose)
+    : command_(*app.add_subcommand(name, purpose)) {}
+
+bool Verb::is_chosen() const {
+  return command_.parsed();
+}
+
 void add_deck(CLI::App& verb, DeckOptions& options) {
   verb.add_option("DECK", options.path, "TOML file that says what to run (minitaw help keys)")
       ->required();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include "print.hpp"
 
@@ -15,20 +16,35 @@ namespace minitaw::app {
 struct Invocation {
   int& argc;
   char**& argv;
-  int code = 0;  ///< the exit code, which the callback of the verb sets
 
   std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
-/// Adds all verbs of this program.
-void add_verbs(CLI::App& app, Invocation& invocation);
-// Each verb has a file <verb>.cpp, which defines the function that adds it to the command line.
-void add_run(CLI::App& app, Invocation& invocation);
-void add_verify(CLI::App& app, Invocation& invocation);
-void add_plan(CLI::App& app, Invocation& invocation);
-void add_show(CLI::App& app, Invocation& invocation);
-void add_topo(CLI::App& app, Invocation& invocation);
-void add_help(CLI::App& app, Invocation& invocation);
+/// A verb of the command line: its options, and what it does.
+class Verb {
+public:
+  /// Adds the verb to the command line.
+  Verb(CLI::App& app, const std::string& name, const std::string& purpose);
+  Verb& operator=(Verb&&) = delete;
+  virtual ~Verb() = default;
+  bool is_chosen() const;
+  /// Executes the verb with the options that were parsed. The exit code.
+  virtual int execute(const Invocation& invocation) = 0;
+
+protected:
+  CLI::App& command_;
+};
+
+using Verbs = std::vector<std::unique_ptr<Verb>>;
+/// All verbs of this program, in the order of its help.
+Verbs make_verbs(CLI::App& app, const Invocation& invocation);
+// Each verb has a file <verb>.cpp, which defines it.
+std::unique_ptr<Verb> make_run(CLI::App& app);
+std::unique_ptr<Verb> make_verify(CLI::App& app);
+std::unique_ptr<Verb> make_plan(CLI::App& app);
+std::unique_ptr<Verb> make_show(CLI::App& app);
+std::unique_ptr<Verb> make_topo(CLI::App& app);
+std::unique_ptr<Verb> make_help(CLI::App& app);
 
 /// The arguments that all verbs on decks share: DECK and --set.
 struct DeckOptions {

@@ -2,13 +2,15 @@
 #include "instruments.hpp"
 
 namespace minitaw::app {
-void add_verbs(CLI::App& app, Invocation& invocation) {
-  add_run(app, invocation);  // in the order of the overview
-  add_verify(app, invocation);
-  add_plan(app, invocation);
-  add_show(app, invocation);
-  add_topo(app, invocation);
-  add_help(app, invocation);
-  add_instruments(app, invocation);
+Verbs make_verbs(CLI::App& app, const Invocation& invocation) {
+  Verbs verbs;
+  verbs.push_back(make_run(app));
+  verbs.push_back(make_verify(app));
+  verbs.push_back(make_plan(app));
+  verbs.push_back(make_show(app));
+  verbs.push_back(make_topo(app));
+  verbs.push_back(make_help(app));
+  add_instruments(app, invocation, verbs);
+  return verbs;
 }
 }  // namespace minitaw::app

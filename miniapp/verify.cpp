@@ -14,7 +14,6 @@ struct VerifyOptions {
   DeckOptions deck;
   int repeat = 0;  ///< repetitions of a step that are compared; 0: none, cases and references are
   bool json = false;
-  JobFlags job;
 };
 
 std::string description_of(const Case& c) {
@@ -282,25 +281,34 @@ private:
   const deck::Deck deck_;
   const MemoryBudget budget_{mpi_};
 };
+
+class Verify final : public JobVerb {
+public:
+  explicit Verify(CLI::App& app)
+      : JobVerb(app,
+            "verify",
+            "compare losses and gradients of every case with the serial reference") {
+    add_deck(command_, options_.deck);
+    command_.add_option("--repeat",
+            options_.repeat,
+            "instead: execute the first step of every case so many times, and compare every bit")
+        ->check(CLI::Range(2, 10'000))
+        ->type_name("N");
+    add_json(command_, options_.json);
+    add_job_flags(command_, flags_);
+  }
+
+private:
+  int work(const Invocation& invocation, MpiJob& mpi) override {
+    Verification verification(invocation, options_, mpi);
+    return options_.repeat > 0 ? verification.repeat() : verification.compare();
+  }
+
+  VerifyOptions options_;
+};
 }  // namespace
 
-void add_verify(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<VerifyOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "verify", "compare losses and gradients of every case with the serial reference");
-  add_deck(*verb, options->deck);
-  verb->add_option("--repeat",
-          options->repeat,
-          "instead: execute the first step of every case so many times, and compare every bit")
-      ->check(CLI::Range(2, 10'000))
-      ->type_name("N");
-  add_json(*verb, options->json);
-  add_job_flags(*verb, options->job);
-  verb->callback([&invocation, options] {
-    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      Verification verification(invocation, *options, mpi);
-      return options->repeat > 0 ? verification.repeat() : verification.compare();
-    });
-  });
+std::unique_ptr<Verb> make_verify(CLI::App& app) {
+  return std::make_unique<Verify>(app);
 }
 }  // namespace minitaw::app

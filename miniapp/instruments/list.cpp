@@ -25,14 +25,14 @@ namespace {
 #endif
 }  // namespace
 
-void add_instruments(CLI::App& app, Invocation& invocation) {
+void add_instruments(CLI::App& app, const Invocation& invocation, Verbs& verbs) {
 #ifdef MINITAW_HAVE_PREDICT
   const std::vector<std::string> words = invocation.arguments();
   if (words.size() > 1 && words[1] == "predict")
     become_predictor({invocation.argv, invocation.argv + words.size()});
   app.add_subcommand("predict", predict_purpose);
 #endif
-  add_screen(app, invocation);
+  verbs.push_back(make_screen(app));
 }
 
 record::Remarks remarks() {

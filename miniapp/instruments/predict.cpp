@@ -231,37 +231,49 @@ void run(const Invocation& invocation, const PredictOptions& options) {
           {"notes", notes},
           {"cases", list_of(all, json)}});
 }
+
+class Predict final : public Verb {
+public:
+  explicit Predict(CLI::App& app) : Verb(app, "predict", predict_purpose) {
+    add_deck(command_, options_.deck);
+    command_.add_option(
+            "--machine", options_.machine, "TOML file that describes the machine (docs/predict.md)")
+        ->required()
+        ->type_name("FILE");
+    command_.add_option("--machine-set",
+            options_.changes,
+            "change a key of the machine: between.rate='25 Gbit/s'")
+        ->type_name("KEY=VALUE");
+    command_.add_flag("--json", options_.json, "JSON on standard output, nothing else");
+    command_.add_flag("--fitting",
+        options_.fitting,
+        "leave out cases that do not fit device.memory, without predicting them");
+    CLI::Option* best = command_.add_flag("--best",
+        options_.best,
+        "try schedules and their options, replicas, groups, context, micro-batches and recomputation "
+        "for the sequences of the one case");
+    command_.add_option("--time-limit", options_.seconds, "seconds that --best may take")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str()
+        ->needs(best);
+    command_.add_option("--timeline",
+            options_.timeline,
+            "write when every action of the predicted steps runs, for scripts/timeline")
+        ->type_name("FILE.json")
+        ->excludes(best);
+  }
+
+  int execute(const Invocation& invocation) override {
+    run(invocation, options_);
+    return 0;
+  }
+
+private:
+  PredictOptions options_;
+};
 }  // namespace
 
-void add_predict(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<PredictOptions>();
-  CLI::App* verb = app.add_subcommand("predict", predict_purpose);
-  add_deck(*verb, options->deck);
-  verb->add_option(
-          "--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("--machine-set",
-          options->changes,
-          "change a key of the machine: between.rate='25 Gbit/s'")
-      ->type_name("KEY=VALUE");
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_flag("--fitting",
-      options->fitting,
-      "leave out cases that do not fit device.memory, without predicting them");
-  CLI::Option* best = verb->add_flag("--best",
-      options->best,
-      "try schedules and their options, replicas, groups, context, micro-batches and recomputation "
-      "for the sequences of the one case");
-  verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str()
-      ->needs(best);
-  verb->add_option("--timeline",
-          options->timeline,
-          "write when every action of the predicted steps runs, for scripts/timeline")
-      ->type_name("FILE.json")
-      ->excludes(best);
-  verb->callback([&invocation, options] { run(invocation, *options); });
+std::unique_ptr<Verb> make_predict(CLI::App& app) {
+  return std::make_unique<Predict>(app);
 }
 }  // namespace minitaw::app

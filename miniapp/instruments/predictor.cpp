@@ -3,7 +3,9 @@
 #include "instruments/verbs.hpp"
 
 namespace minitaw::app {
-void add_verbs(CLI::App& app, Invocation& invocation) {
-  add_predict(app, invocation);
+Verbs make_verbs(CLI::App& app, const Invocation& /*invocation*/) {
+  Verbs verbs;
+  verbs.push_back(make_predict(app));
+  return verbs;
 }
 }  // namespace minitaw::app

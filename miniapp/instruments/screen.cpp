@@ -17,7 +17,6 @@ struct ScreenOptions {
   double seconds = 0.1;
   double least = 0;  ///< per cent; 0: those of the quantities
   bool json = false;
-  JobFlags job;
 };
 
 /// Seconds of all measurements between nodes, where there are very many (docs/screen.md).
@@ -112,38 +111,47 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   mpi.watchdog.pause();
   return code;
 }
+
+class Screen final : public JobVerb {
+public:
+  explicit Screen(CLI::App& app)
+      : JobVerb(app,
+            "screen",
+            "find the rank, node, adapter or link that is slower than its peers; start it with "
+            "mpiexec or srun") {
+    flags_.watchdog = 60;
+    command_.add_option("--rounds",
+            options_.rounds,
+            "times that everything is measured; a culprit stands out in most")
+        ->check(CLI::Range(2, 100))
+        ->capture_default_str();
+    command_.add_option("--seconds", options_.seconds, "for each measurement")
+        ->check(CLI::Range(0.001, 60.0))
+        ->capture_default_str();
+    command_.add_option("--least",
+            options_.least,
+            "per cent below its peers that make a culprit (default: 10; 20 inside nodes; not for "
+            "latencies)")
+        ->check(CLI::Range(1.0, 99.0));
+    command_.add_option("--expect",
+            options_.expect,
+            "machine file (see predict) that says what healthy parts reach")
+        ->type_name("MACHINE.toml");
+    command_.add_flag("--json", options_.json, "JSON on standard output, nothing else");
+    command_.add_flag("--hosts", flags_.hosts, "print the names of the hosts");
+    add_job_flags(command_, flags_);
+  }
+
+private:
+  int work(const Invocation& invocation, MpiJob& mpi) override {
+    return screen_job(invocation, options_, mpi);
+  }
+
+  ScreenOptions options_;
+};
 }  // namespace
 
-void add_screen(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<ScreenOptions>();
-  options->job.watchdog = 60;
-  CLI::App* verb = app.add_subcommand("screen",
-      "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec "
-      "or srun");
-  verb->add_option("--rounds",
-          options->rounds,
-          "times that everything is measured; a culprit stands out in most")
-      ->check(CLI::Range(2, 100))
-      ->capture_default_str();
-  verb->add_option("--seconds", options->seconds, "for each measurement")
-      ->check(CLI::Range(0.001, 60.0))
-      ->capture_default_str();
-  verb->add_option("--least",
-          options->least,
-          "per cent below its peers that make a culprit (default: 10; 20 inside nodes; not for "
-          "latencies)")
-      ->check(CLI::Range(1.0, 99.0));
-  verb->add_option("--expect",
-          options->expect,
-          "machine file (see predict) that says what healthy parts reach")
-      ->type_name("MACHINE.toml");
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
-  add_job_flags(*verb, options->job);
-  verb->callback([&invocation, options] {
-    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return screen_job(invocation, *options, mpi);
-    });
-  });
+std::unique_ptr<Verb> make_screen(CLI::App& app) {
+  return std::make_unique<Screen>(app);
 }
 }  // namespace minitaw::app

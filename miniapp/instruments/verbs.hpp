@@ -3,9 +3,9 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-void add_screen(CLI::App& app, Invocation& invocation);
+std::unique_ptr<Verb> make_screen(CLI::App& app);
 /// In minitaw-predict, of builds with SimGrid.
-void add_predict(CLI::App& app, Invocation& invocation);
+std::unique_ptr<Verb> make_predict(CLI::App& app);
 
 inline constexpr const char* predict_purpose =
     "what a step costs on a machine that is described in a file; needs no MPI job and no device";

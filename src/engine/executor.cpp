@@ -25,12 +25,12 @@ void wait_until(const Done& done) {
 Sequence::Sequence(const schedule::RankProgram& program,
     const std::vector<int>& actions,
     const Queues& queues,
-    Start start,
+    Starter& starter,
     int messages,
-    std::function<void()> on_end)
-    : start_(std::move(start)),
+    Hooks hooks)
+    : starter_(&starter),
       messages_(messages),
-      on_end_(std::move(on_end)) {
+      hooks_(std::move(hooks)) {
   std::array<int, schedule::lanes> units{};
   std::array<schedule::LaneCounts, schedule::lanes> waited{};
   for (const int i : actions) {
@@ -67,7 +67,7 @@ bool Sequence::end_first() {
   const Unit& unit = *under_way_.front().unit;
   under_way_.erase(under_way_.begin());
   unit.queue->end(unit.number);
-  on_end_();
+  hooks_.on_end();
   return true;
 }
 
@@ -80,8 +80,8 @@ bool Sequence::start_next() {
   const auto is_over = [&](Wait wait) { return unit.queue->may_follow(*wait.queue, wait.unit); };
   if (!std::ranges::all_of(unit.waits, is_over))
     return false;
-  under_way_.push_back(
-      {&unit, unit.queue->begin(unit.number, [this, &unit] { return start_(*unit.action); })});
+  hooks_.before_start();
+  under_way_.push_back({&unit, unit.queue->begin(unit.number, *unit.action, *starter_)});
   ++next_;
   reached_ = false;
   return true;
@@ -96,7 +96,7 @@ bool Sequence::may_join() const {
 
 Executor::Executor(const schedule::Program& program,
     int rank,
-    const Start& start,
+    Starter& starter,
     comm::Transport& transport,
     const StepOptions& options)
     : whole_program_(program),
@@ -106,8 +106,8 @@ Executor::Executor(const schedule::Program& program,
       options_(options),
       queues_(make_queues(options.make_queues)),
       spans_(program_.actions.size()),
-      own_(own_lanes(start)),
-      others_(other_lanes(start)),
+      own_(own_lanes(starter)),
+      others_(other_lanes(starter)),
       communication_([this] { communicate(); }) {}
 
 Executor::~Executor() {
@@ -125,49 +125,57 @@ Queues Executor::make_queues(const MakeQueues& make) {
   return make(wanted);
 }
 
-Sequence Executor::own_lanes(const Start& start) {
+Sequence Executor::own_lanes(Starter& starter) {
   std::vector<int> actions;
   for (int i = 0; i < std::ssize(program_.actions); ++i)
     if (const Lane lane = program_.actions[i].lane;
         lane == Lane::compute || queues_[index_of(lane)]->asynchronous())
       actions.push_back(i);
-  const auto without_latency = [this, start](const schedule::Action& action) {
-    low_latency_.set(false);
-    return start(action);
-  };
-  return {program_, actions, queues_, without_latency, 1, [this] { low_latency_.wake(); }};
+  return {program_,
+      actions,
+      queues_,
+      starter,
+      1,
+      {.before_start = [this] { low_latency_.set(false); },
+          .on_end = [this] { low_latency_.wake(); }}};
 }
 
-std::vector<Sequence> Executor::other_lanes(const Start& start) {
+std::vector<Sequence> Executor::other_lanes(Starter& starter) {
   std::vector<Sequence> lanes;
   for (int l = 0; l < schedule::lanes; ++l)
     if (static_cast<Lane>(l) != Lane::compute && !queues_[l]->asynchronous() &&
         !actions_[l].empty())
-      lanes.emplace_back(
-          program_, actions_[l], queues_, start, transport_.messages_at_once(), [this] {
-            tell_calling_thread();
-          });
+      lanes.emplace_back(program_,
+          actions_[l],
+          queues_,
+          starter,
+          transport_.messages_at_once(),
+          Sequence::Hooks{.on_end = [this] { tell_calling_thread(); }});
   return lanes;
 }
 
 double Executor::step() {
   begin_step();
   order(Turn::communication);
-  attempt([this] {
-    drive({&own_, 1}, [this](bool moved, int told) {
-      if (moved)
-        return;
-      low_latency_.set(true);
-      told_.wait(told);
-    });
+  drive({&own_, 1}, [this](bool moved, int told) {
+    if (moved)
+      return;
+    low_latency_.set(true);
+    told_.wait(told);
   });
   low_latency_.set(true);
   wait_for_communication();  // also where this thread has failed: the other may still be at work
-  attempt([this] {
+  wait_for_streams();
+  return end_step();
+}
+
+void Executor::wait_for_streams() {
+  try {
     for (const auto& queue : queues_)
       wait_until([&] { return failed_ || queue->completed() == queue->begun(); });
-  });
-  return end_step();
+  } catch (...) {
+    fail(std::current_exception());
+  }
 }
 
 void Executor::begin_step() {
@@ -209,14 +217,12 @@ void Executor::communicate() {
     turn_.wait(Turn::calling);
     if (turn_ == Turn::end)
       return;
-    attempt([this] {
-      comm::Backoff backoff(options_.waiting, &low_latency_);
-      drive(others_, [&](bool moved, int) {
-        if (moved)
-          backoff = comm::Backoff(options_.waiting, &low_latency_);
-        else
-          backoff.once();
-      });
+    comm::Backoff backoff(options_.waiting, &low_latency_);
+    drive(others_, [&](bool moved, int) {
+      if (moved)
+        backoff = comm::Backoff(options_.waiting, &low_latency_);
+      else
+        backoff.once();
     });
     order(Turn::calling);
   }
@@ -231,25 +237,20 @@ void Executor::wait_for_communication() const {
   turn_.wait(Turn::communication);
 }
 
-/// Advances lanes until all are done, or a thread has failed. Between, calls `wait(moved, told)`:
-/// told_ was `told` before the lanes were asked.
+/// Advances lanes until all are done, or a thread has failed: that ends the parts of all. Between,
+/// calls `wait(moved, told)`: told_ was `told` before the lanes were asked.
 template <class Wait>
 void Executor::drive(std::span<Sequence> lanes, const Wait& wait) {
-  for (;;) {
-    const int told = told_;
-    bool moved = false;
-    for (Sequence& lane : lanes)
-      moved = lane.advance() || moved;
-    if (failed_ || std::ranges::all_of(lanes, &Sequence::done))
-      return;
-    wait(moved, told);
-  }
-}
-
-/// Does a thread's part of a step; its failure ends the parts of all.
-void Executor::attempt(const std::function<void()>& part) {
   try {
-    part();
+    for (;;) {
+      const int told = told_;
+      bool moved = false;
+      for (Sequence& lane : lanes)
+        moved = lane.advance() || moved;
+      if (failed_ || std::ranges::all_of(lanes, &Sequence::done))
+        return;
+      wait(moved, told);
+    }
   } catch (...) {
     fail(std::current_exception());
   }

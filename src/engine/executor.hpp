@@ -9,23 +9,25 @@
 #include "engine/watchdog.hpp"
 
 namespace minitaw::engine {
-/// Starts an action (Runtime::start()): computes or enqueues it and returns nullptr, or returns a
-/// transfer that is under way.
-using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-
 /// Actions of a rank that one thread executes in this order, each on its lane's queue and after its
 /// waits: a lane, or all lanes that are streams.
 class Sequence {
 public:
-  /// `actions`: indices into RankProgram::actions, those of a lane complete and in order. Program
-  /// and `queues` outlive this. So many `messages` of one direction may be under way. `on_end` is
-  /// told of each action that is over, or submitted to a stream.
+  /// What is called on the way of each action; it is over when it has ended, or is submitted to a
+  /// stream.
+  struct Hooks {
+    std::function<void()> before_start = [] {};
+    std::function<void()> on_end;
+  };
+
+  /// `actions`: indices into RankProgram::actions, those of a lane complete and in order. Program,
+  /// `queues` and `starter` outlive this. So many `messages` of one direction may be under way.
   Sequence(const schedule::RankProgram& program,
       const std::vector<int>& actions,
       const Queues& queues,
-      Start start,
+      Starter& starter,
       int messages,
-      std::function<void()> on_end);
+      Hooks hooks);
 
   void begin_step();
 
@@ -60,9 +62,9 @@ private:
   /// Returns whether the next unit may begin while earlier ones are under way.
   bool may_join() const;
 
-  Start start_;
+  Starter* starter_;
   int messages_;
-  std::function<void()> on_end_;
+  Hooks hooks_;
   std::vector<Unit> units_;
   std::size_t next_ = 0;             ///< to be started
   bool reached_ = false;             ///< the next one is only waiting for others
@@ -95,10 +97,10 @@ struct Standing {
 /// wait serves them all. It sleeps between steps.
 class Executor {
 public:
-  /// Program and transport outlive this; `rank` of the job.
+  /// Program, starter and transport outlive this; `rank` of the job.
   Executor(const schedule::Program& program,
       int rank,
-      const Start& start,
+      Starter& starter,
       comm::Transport& transport,
       const StepOptions& options);
   Executor& operator=(Executor&&) = delete;
@@ -120,16 +122,16 @@ private:
   enum class Turn : int { calling, communication, end };
 
   Queues make_queues(const MakeQueues& make);
-  Sequence own_lanes(const Start& start);
-  std::vector<Sequence> other_lanes(const Start& start);
+  Sequence own_lanes(Starter& starter);
+  std::vector<Sequence> other_lanes(Starter& starter);
   void begin_step();
   double end_step();
   void communicate();
   void order(Turn turn);
   void wait_for_communication() const;
+  void wait_for_streams();
   template <class Wait>
   void drive(std::span<Sequence> lanes, const Wait& wait);
-  void attempt(const std::function<void()>& part);
   void fail(std::exception_ptr reason);
   void tell_calling_thread();
   long moves();

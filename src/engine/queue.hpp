@@ -27,14 +27,22 @@ private:
   double start_ = 0;
 };
 
+/// Starts actions: a rank's runtime.
+class Starter {
+public:
+  Starter& operator=(Starter&&) = delete;
+  /// Computes or enqueues the action and returns nullptr, or returns a transfer that is under way.
+  virtual comm::Transport::Started start(const schedule::Action& action) = 0;
+
+protected:
+  ~Starter() = default;
+};
+
 /// Where the units of a lane run, in order: on a device's stream, or on the thread that submits
 /// them. Units are numbered from 0 within a step. One thread at a time submits; any may ask
 /// begun(), is_complete() and completed().
 class Queue {
 public:
-  /// Does or enqueues the work of a unit. Returns a transfer that is under way, or nullptr.
-  using Work = std::function<comm::Transport::Started()>;
-
   Queue& operator=(Queue&&) = delete;
   virtual ~Queue() = default;
 
@@ -50,9 +58,10 @@ public:
   /// Returns whether the next unit may be submitted, as far as `unit` of `other` matters. A stream
   /// then begins it after that unit.
   virtual bool may_follow(const Queue& other, int unit) = 0;
-  /// Submits a unit. The caller advances the transfer (nullptr: there is none) and then calls
-  /// end().
-  virtual comm::Transport::Started begin(int unit, const Work& work) = 0;
+  /// Submits a unit, which starts `action`. The caller advances the transfer (nullptr: there is
+  /// none) and then calls end().
+  virtual comm::Transport::Started begin(
+      int unit, const schedule::Action& action, Starter& starter) = 0;
 
   /// Units may overlap; they end in the order of their begin.
   virtual void end(int /*unit*/) {}
@@ -98,10 +107,11 @@ public:
 
   bool may_follow(const Queue& other, int unit) override { return other.is_complete(unit); }
 
-  comm::Transport::Started begin(int unit, const Work& work) override {
+  comm::Transport::Started begin(
+      int unit, const schedule::Action& action, Starter& starter) override {
     begun_.store(unit + 1, std::memory_order_release);
     spans_[unit].begin = clock_.now();
-    return work();
+    return starter.start(action);
   }
 
   void end(int unit) override {

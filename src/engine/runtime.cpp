@@ -62,12 +62,7 @@ Runtime::Runtime(Plan plan, int rank, const StepOptions& options)
 
 void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
   transport_ = transport ? std::move(transport) : std::make_unique<comm::SoloTransport>(program_);
-  executor_ = std::make_unique<Executor>(
-      program_,
-      rank_,
-      [this](const schedule::Action& action) { return start(action); },
-      *transport_,
-      options_);
+  executor_ = std::make_unique<Executor>(program_, rank_, *this, *transport_, options_);
 }
 
 void Runtime::prepare() {
@@ -90,42 +85,37 @@ double Runtime::loss() const {
 }
 
 comm::Transport::Started Runtime::start(const Action& a) {
+  using enum model::Direction;
   if (is_collective(a.kind))
     return transport_->start(a.lane, a.kind, collective(a));
   if (is_point_to_point(a.kind))
     return transport_->start(a.lane, message(a));
-  if (a.kind == Kind::accumulate)
-    add(a);
-  else if (a.kind == Kind::load)
-    load(a);
-  else
-    compute(a);
+  switch (a.kind) {
+  case Kind::forward: visit(a, forward); break;
+  case Kind::backward: visit(a, backward); break;
+  case Kind::backward_input: visit(a, backward_input); break;
+  case Kind::backward_weight: visit(a, backward_weight); break;
+  case Kind::embed: model_.embed(ends(a), batches_.at(a.micro_batch)); break;
+  case Kind::loss: model_.loss(ends(a), arena_.loss(), batches_.at(a.micro_batch)); break;
+  case Kind::embed_backward: model_.embed_backward(ends(a), batches_.at(a.micro_batch)); break;
+  case Kind::zero:
+    Kokkos::deep_copy(exec_, view_of(slot(a, Operand::gradient)), std::byte{0});
+    break;
+  case Kind::square:
+    model_.square(slot(a, Operand::squares), part(a, Operand::gradient), a.accumulates);
+    break;
+  case Kind::update: update(a); break;
+  case Kind::accumulate: add(a); break;
+  case Kind::load: load(a); break;
+  case Kind::join: break;
+  default: throw LogicError("engine: {} does not compute", name_of(a));
+  }
   return nullptr;
 }
 
 Buffer Runtime::slot(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   return slot.valid() ? arena_.slot(slot) : Buffer{};
-}
-
-void Runtime::compute(const Action& a) {
-  using enum model::Direction;
-  switch (a.kind) {
-  case Kind::forward: return visit(a, forward);
-  case Kind::backward: return visit(a, backward);
-  case Kind::backward_input: return visit(a, backward_input);
-  case Kind::backward_weight: return visit(a, backward_weight);
-  case Kind::embed: return model_.embed(ends(a), batches_.at(a.micro_batch));
-  case Kind::loss: return model_.loss(ends(a), arena_.loss(), batches_.at(a.micro_batch));
-  case Kind::embed_backward: return model_.embed_backward(ends(a), batches_.at(a.micro_batch));
-  case Kind::zero:
-    return Kokkos::deep_copy(exec_, view_of(slot(a, Operand::gradient)), std::byte{0});
-  case Kind::square:
-    return model_.square(slot(a, Operand::squares), part(a, Operand::gradient), a.accumulates);
-  case Kind::update: return update(a);
-  case Kind::join: return;
-  default: throw LogicError("engine: {} in the compute lane", name_of(a));
-  }
 }
 
 void Runtime::visit(const Action& a, model::Direction direction) {

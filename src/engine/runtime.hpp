@@ -8,7 +8,7 @@
 namespace minitaw::engine {
 /// One rank of one case: finds the memory of each action's operands, and calls the model or the
 /// transport.
-class Runtime {
+class Runtime final : Starter {
 public:
   /// `rank` of the job, whose case is planned.
   Runtime(Plan plan, int rank, const StepOptions& options = {});
@@ -47,10 +47,8 @@ public:
   int own() const { return own_; }
 
 private:
-  /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load;
-  /// on lanes' threads.
-  [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
-  void compute(const schedule::Action& action);
+  /// On lanes' threads.
+  [[nodiscard]] comm::Transport::Started start(const schedule::Action& action) override;
   void visit(const schedule::Action& action, model::Direction direction);
   void update(const schedule::Action& action);
   void add(const schedule::Action& action) const;

@@ -82,15 +82,6 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
   result.transport = result.asked.ranks == 1 ? "none" : runtime.transport().name();
 }
 
-/// Tells instruments of the end of a case, also of one that ends with an exception.
-struct EndOfCase {
-  const Instruments& instruments;
-
-  ~EndOfCase() {
-    for (const auto& instrument : instruments)
-      instrument->end_case();
-  }
-};
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -166,19 +157,19 @@ Check CaseRunner::verify(const Case& c, int steps, const Training& reference, co
     plan = instead;
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
-  on_ranks_of(plan, options, [&](const RunningCase& running) {
-    engine::Runtime& runtime = running.runtime;
-    const Training executed = run_steps(runtime, c, steps, running.comm);
+  if (const auto begun = begin(plan, options)) {
+    const auto& [asked, runtime, comm] = begun->running;
+    const Training executed = run_steps(runtime, c, steps, comm);
     CaseResult bytes;
     bytes.asked = c;
-    collect_bytes(runtime, steps, running.comm, bytes);
+    collect_bytes(runtime, steps, comm, bytes);
     const std::string unused =
-        first_text(runtime.arena().untouched(unwritten, spare_bytes(runtime)), running.comm);
+        first_text(runtime.arena().untouched(unwritten, spare_bytes(runtime)), comm);
     if (rank_ == 0)
       result = compare(executed, reference);
     result.bytes = bytes.reason;
     result.unused = unused;
-  });
+  }
   wait_for_all(world_);
   return result;
 }
@@ -204,9 +195,8 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
         reference = &references_.of(c);
     });
     topology::MemoryWatch watch;
-    on_ranks_of(plan, options_.step, [&](const RunningCase& running) {
-      outcome.stopped = execute(running, reference, limits, watch, result);
-    });
+    if (const auto begun = begin(plan, options_.step))
+      outcome.stopped = execute(begun->running, reference, limits, watch, result);
     left_behind = leftover(watch.kept(), watch.process_growth(), blas_bytes(c.shape));
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
@@ -284,8 +274,7 @@ Plan CaseRunner::agreed_plan(const Case& c) {
   return made;
 }
 
-void CaseRunner::on_ranks_of(
-    const Plan& plan, const engine::StepOptions& options, const Work& work) {
+std::unique_ptr<BegunCase> CaseRunner::begin(const Plan& plan, const engine::StepOptions& options) {
   comm::mpi::OwnComm members;
   check_mpi(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
@@ -295,19 +284,24 @@ void CaseRunner::on_ranks_of(
       runtime = std::make_unique<engine::Runtime>(plan, rank_, options);
   });
   if (runtime == nullptr)
-    return;
-  const Case& c = plan->asked;
+    return nullptr;
   // All ranks have come this far: making a transport is collective.
-  runtime->connect(engine::make_transport(c.transport,
+  runtime->connect(engine::make_transport(plan->asked.transport,
       {members.comm,
           runtime->program(),
           runtime->arena().staging(),
           options_.step.waiting,
           options_.shared_devices}));
-  const RunningCase running{c, *runtime, members.comm};
-  const EndOfCase end{options_.instruments};
+  const RunningCase running{plan->asked, *runtime, members.comm};
+  std::unique_ptr<BegunCase> begun(
+      new BegunCase{std::move(members), std::move(runtime), running, options_.instruments});
   for (const auto& instrument : options_.instruments)
     instrument->begin_case(running);
-  work(running);
+  return begun;
+}
+
+BegunCase::~BegunCase() {
+  for (const auto& instrument : instruments)
+    instrument->end_case();
 }
 }  // namespace minitaw::harness

@@ -50,6 +50,17 @@ struct RunnerOptions {
   Instruments instruments{};
 };
 
+/// What a rank has of a case that it has a part in. Instruments are told of the end, whatever it
+/// is.
+struct BegunCase {
+  comm::mpi::OwnComm members;
+  std::unique_ptr<engine::Runtime> runtime;
+  RunningCase running;
+  const Instruments& instruments;
+
+  ~BegunCase();
+};
+
 /// Runs cases one after the other on the ranks of an MPI job. Every method is collective over the
 /// job.
 class CaseRunner {
@@ -86,13 +97,11 @@ public:
   int ranks() const { return ranks_; }
 
 private:
-  using Work = std::function<void(const RunningCase& running)>;
-
   /// The plan of a case on each rank that has a part in it, nullptr on others. Collective.
   Plan agreed_plan(const Case& c);
-  /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a
-  /// runtime cannot be made, all ranks throw.
-  void on_ranks_of(const Plan& plan, const engine::StepOptions& options, const Work& work);
+  /// Makes the runtime of each rank that has a part in the case; nothing on others. If a runtime
+  /// cannot be made, all ranks throw.
+  std::unique_ptr<BegunCase> begin(const Plan& plan, const engine::StepOptions& options);
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,

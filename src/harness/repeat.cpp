@@ -86,17 +86,18 @@ std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
   Sums first;
   std::string differing;  // lines of this rank
   for (int repetition = 1; repetition <= times; ++repetition) {
-    on_ranks_of(plan, options, [&](const RunningCase& running) {
-      running.runtime.prepare();
-      (void)running.runtime.step();
-      const Sums sums = sums_of(running.runtime);
+    if (const auto begun = begin(plan, options)) {
+      engine::Runtime& runtime = *begun->runtime;
+      runtime.prepare();
+      (void)runtime.step();
+      const Sums sums = sums_of(runtime);
       if (repetition == 1)
         first = sums;
       for (std::size_t i = 0; i < sums.size(); ++i)
         if (sums[i] != first[i])
           differing +=
               fmt::format("rank {}, repetition {}: {}\n", rank_, repetition, sums[i].first);
-    });
+    }
     wait_for_all(world_);
   }
   const auto texts = comm::mpi::gather_lists(differing, world_, "gathering deviations");

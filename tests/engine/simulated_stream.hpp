@@ -7,6 +7,19 @@
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
+/// Starts actions by a function.
+struct FunctionStarter final : Starter {
+  using Function = std::function<comm::Transport::Started(const schedule::Action&)>;
+
+  explicit FunctionStarter(Function function) : function(std::move(function)) {}
+
+  comm::Transport::Started start(const schedule::Action& action) override {
+    return function(action);
+  }
+
+  Function function;
+};
+
 /// A device's stream as a thread: work happens later and in order. A wait that the engine forgets
 /// shows as a race.
 class SimulatedStream final : public Queue {
@@ -44,11 +57,12 @@ public:
     return true;
   }
 
-  comm::Transport::Started begin(int unit, const Work& work) override {
+  comm::Transport::Started begin(
+      int unit, const schedule::Action& action, Starter& starter) override {
     begun_ = unit + 1;
-    push([this, unit, work] {
+    push([this, unit, &action, &starter] {
       spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
-      const comm::Transport::Started transfer = work();
+      const comm::Transport::Started transfer = starter.start(action);
       comm::finish({&transfer});
       if (!kernels::on_host)
         Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
@@ -146,9 +160,11 @@ public:
       std::this_thread::sleep_for(faults_.late);
   }
 
-  comm::Transport::Started begin(int unit, const Work& work) override {
-    const Work nothing = [] { return nullptr; };
-    return FencedQueue::begin(unit, faults_.left_out.contains(unit) ? nothing : work);
+  comm::Transport::Started begin(
+      int unit, const schedule::Action& action, Starter& starter) override {
+    FunctionStarter nothing([](const schedule::Action&) { return nullptr; });
+    const bool left_out = faults_.left_out.contains(unit);
+    return FencedQueue::begin(unit, action, left_out ? nothing : starter);
   }
 
 private:

@@ -12,6 +12,7 @@
 namespace minitaw::engine {
 namespace {
 using schedule::Action, schedule::Operand, schedule::RankProgram;
+using Start = tests::FunctionStarter;
 constexpr comm::WaitPolicy policy;
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.
@@ -42,14 +43,14 @@ private:
 
 /// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race
 /// or an early begin.
-class FakeRank {
+class FakeRank final : Starter {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
       : rank_(rank),
         solo_(program),
         executor_(program,
             rank,
-            [this](const Action& action) { return start(action); },
+            *this,
             solo_,
             {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c)
@@ -66,7 +67,7 @@ public:
   [[nodiscard]] int most_under_way() const { return most_; }
 
 private:
-  comm::Transport::Started start(const Action& action) {
+  comm::Transport::Started start(const Action& action) override {
     const unsigned random = random_[index_of(action.lane)]();
     if (action.lane == schedule::Lane::compute)
       std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
@@ -150,14 +151,20 @@ schedule::Program two_ways() {
 
 /// One lane of rank 0, and what it needs.
 struct Alone {
-  Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
+  Alone(schedule::Program executed,
+      schedule::Lane which,
+      Start::Function function,
+      int messages = 1)
       : program(std::move(executed)),
+        start(std::move(function)),
         queues(make_queues()),
         queue(*queues[index_of(which)]),
-        lane(
-            program.ranks[0], actions_of(program.ranks[0], which), queues, start, messages, [this] {
-              ++ended;
-            }) {
+        lane(program.ranks[0],
+            actions_of(program.ranks[0], which),
+            queues,
+            start,
+            messages,
+            {.on_end = [this] { ++ended; }}) {
     lane.begin_step();
   }
 
@@ -169,6 +176,7 @@ struct Alone {
   }
 
   schedule::Program program;
+  Start start;
   StepClock clock;
   Queues queues;
   Queue& queue;
@@ -202,7 +210,7 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     std::atomic<int> under_way = 0;
     int begun = 0;
     // The first one takes longest: those after it count as finished only after it.
-    const Start start = [&](const Action&) {
+    const auto start = [&](const Action&) {
       return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
     };
     Alone alone(two_ways(), out, start, allowed);
@@ -229,7 +237,7 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   slot(1) = slot(0);
   slot(2).index = static_cast<std::int16_t>(slot(0).index + 1);
   std::atomic<int> under_way = 0;
-  const Start start = [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); };
+  const auto start = [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); };
   Alone alone(program, in, start, 2);
   alone.lane.advance();
   EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
@@ -276,13 +284,13 @@ private:
 TEST(Executor, LetsNoLaneWaitForAnother) {
   const schedule::Program program = two_ways();
   bool received = false;
-  const Start start = [&](const Action& action) -> comm::Transport::Started {
+  Start start([&](const Action& action) -> comm::Transport::Started {
     if (action.lane == schedule::Lane::inputs_send)
       return std::make_unique<Until>(received);
     if (action.lane == schedule::Lane::inputs_recv)
       received = true;
     return nullptr;
-  };
+  });
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_GT(executor.step(), 0);
@@ -303,12 +311,12 @@ rank 1 slots w1 owned
   Executor* asked = nullptr;
   Standing receiving, computing;
   std::atomic<int> under_way = 0;
-  const Start start = [&](const Action& action) -> comm::Transport::Started {
+  Start start([&](const Action& action) -> comm::Transport::Started {
     if (action.lane != schedule::Lane::compute)
       return std::make_unique<Slow>(5, under_way, [&] { receiving = asked->standing(); });
     computing = asked->standing();
     return nullptr;
-  };
+  });
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   asked = &executor;
@@ -334,11 +342,11 @@ rank 0 slots h1 a1 x1 owned 0
 rank 1 slots w1 owned
    0 inputs_recv     recv W0 w0 <- r0
 )");
-  const Start start = [](const Action& action) {
+  Start start([](const Action& action) {
     if (action.kind == schedule::Kind::send)
       std::this_thread::sleep_for(milliseconds(60));
     return nullptr;
-  };
+  });
   comm::SoloTransport solo(program);
   Executor executor(program,
       0,
@@ -355,13 +363,13 @@ rank 1 slots w1 owned
 TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = two_ways();
   std::atomic<int> under_way = 0;
-  const Start start = [&](const Action& action) -> comm::Transport::Started {
+  Start start([&](const Action& action) -> comm::Transport::Started {
     if (action.lane == schedule::Lane::inputs_recv)
       throw std::runtime_error("the wire is cut");
     if (action.lane == schedule::Lane::compute)
       return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
-  };
+  });
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_THAT([&] { (void)executor.step(); },

@@ -41,6 +41,11 @@ int rank_in(MPI_Comm world, const schedule::Program& program);
 /// A communicator that is freed with the object; MPI_COMM_NULL is none.
 struct OwnComm {
   MPI_Comm comm = MPI_COMM_NULL;
+
+  OwnComm() = default;
+
+  OwnComm(OwnComm&& other) noexcept : comm(std::exchange(other.comm, MPI_COMM_NULL)) {}
+
   OwnComm& operator=(OwnComm&&) = delete;
 
   ~OwnComm() {

@@ -141,9 +141,10 @@ public:
   }
 
   /// A transport with these queues enqueues its transfers, and returns none.
-  comm::Transport::Started begin(int unit, const Work& work) override {
+  comm::Transport::Started begin(
+      int unit, const schedule::Action& action, Starter& starter) override {
     begins_[unit].record(stream_);
-    comm::Transport::Started none = work();
+    comm::Transport::Started none = starter.start(action);
     check(cudaPeekAtLastError(), "a kernel launch");
     ends_[unit].record(stream_);
     begun_.store(unit + 1, std::memory_order_release);
