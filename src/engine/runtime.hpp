@@ -8,7 +8,7 @@
 namespace minitaw::engine {
 /// One rank of one case: finds the memory of each action's operands, and calls the model or the
 /// transport.
-class Runtime final : Starter {
+class Runtime final : public Starter {
 public:
   /// `rank` of the job, whose case is planned.
   Runtime(Plan plan, int rank, const StepOptions& options = {});

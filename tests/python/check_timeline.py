@@ -70,7 +70,7 @@ def check_overlaps():
     names = "rank lane kind payload shard micro_batch link begin end".split()
     events = pandas.DataFrame(
         [*rows, (0, "compute", "join", "none", 0, 0, -1, 0, 3.0)], columns=names
-    )
+    ).assign(segment="all")
     many = Timeline("x", "", [4, 5], columns_of(events))
     axes = draw([many, Timeline("y", "", [1], columns_of(events[:1].assign(end=3.0)))]).axes
     assert axes[0].get_xlim() == (0, 3)
@@ -107,7 +107,14 @@ def check_shown():
             "begin": numpy.repeat([0.0, 0.5], len(pairs)),
             "end": numpy.repeat([1.0, 2.0], len(pairs)),
         }
-    ).assign(lane="gradients_send", kind="send", payload="gradient", shard=0, micro_batch=0)
+    ).assign(
+        lane="gradients_send",
+        kind="send",
+        segment="all",
+        payload="gradient",
+        shard=0,
+        micro_batch=0,
+    )
     groups = [8] * (count // 8)
     few = Timeline("x", "", groups, columns_of(events))
     assert set(few.events["rank"]) == set(range(32)) and few.length == 2, few.events
