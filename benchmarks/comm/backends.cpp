@@ -101,7 +101,7 @@ void shift(const Elements& e, const Member& member, std::byte* landing) {
 struct Slices {
   Slices(int elements, int members) : are_equal(elements % members == 0) {
     for (int m = 0; m < members; ++m) {
-      const Range part = slice(elements, members, m);
+      const Range part = share_of(elements, members, m);
       counts.push_back(static_cast<int>(part.count));
       starts.push_back(static_cast<int>(part.begin));
     }

@@ -166,7 +166,7 @@ std::string Contents::fault(Operation operation,
   case Operation::reduce: return member.index == 0 ? summed_wrong(all, 0) : moved_wrong(rank, all);
   case Operation::all_reduce: return summed_wrong(all, 0);
   case Operation::reduce_scatter: {
-    const Range own = slice(size_.elements, member.size(), member.index);
+    const Range own = share_of(size_.elements, member.size(), member.index);
     return summed_wrong(own, slices_in_place ? own.begin : 0);
   }
   case Operation::all_gather: break;
@@ -174,7 +174,7 @@ std::string Contents::fault(Operation operation,
   std::string fault;
   for (int m = 0; m < member.size() && fault.empty(); ++m)
     fault = moved_wrong(
-        member.ranks[static_cast<std::size_t>(m)], slice(size_.elements, member.size(), m));
+        member.ranks[static_cast<std::size_t>(m)], share_of(size_.elements, member.size(), m));
   return fault;
 }
 }  // namespace minitaw::bench

@@ -39,10 +39,10 @@ constexpr Range range_of(std::int64_t elements, Part part) {
   return {part.index * each, each};
 }
 
-/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each,
-/// the last ones cut to what remains, so shorter or empty. `index` is taken modulo members, also
+/// Returns the share of member `index`: ceil(elements / members), the last ones cut to what
+/// remains, so shorter or empty. `index` is taken modulo members, also
 /// below 0.
-constexpr Range slice(std::int64_t elements, int members, int index) {
+constexpr Range share_of(std::int64_t elements, int members, int index) {
   const std::int64_t member = ((index % members) + members) % members;
   const std::int64_t each = elements / members + (elements % members != 0);
   const std::int64_t begin = std::min(member * each, elements);

@@ -13,10 +13,6 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct Cancelled : std::runtime_error {
-  Cancelled() : std::runtime_error("communication was cancelled") {}
-};
-
 struct Message {
   bool send = false;  ///< else receive
   int peer = -1;      ///< rank of the job
@@ -35,14 +31,13 @@ struct Collective {
 };
 
 /// A transfer under way. Its owner advances it until it is done and then destroys it, before the
-/// transport. Only after an error or cancel() may it be destroyed while its buffers are in use.
+/// transport. Only after an error may it be destroyed while its buffers are in use.
 class Operation {
 public:
   Operation& operator=(Operation&&) = delete;
   virtual ~Operation() = default;
 
-  /// Does what needs no other rank; returns whether there was any. Throws Error, Cancelled after
-  /// cancel().
+  /// Does what needs no other rank; returns whether there was any. Throws Error.
   virtual bool advance() = 0;
   virtual bool done() const = 0;
 };
@@ -78,15 +73,15 @@ private:
 /// lane. An operation is done when this rank's part is complete: buffers sent may be reused,
 /// buffers received hold the data.
 ///
-/// Errors: comm::Error if a call fails, comm::Cancelled after cancel(), and LogicError for a call
-/// that no program can mean: no such communicator, not a member of it, the compute lane.
+/// Errors: comm::Error if a call fails, and LogicError for a call that no program can mean: no such
+/// communicator, not a member of it, the compute lane.
 ///
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes:
 /// those of one payload must not be under way on two lanes at once. Collectives match in order per
 /// communicator and lane. If on_stream(), all inputs from one rank to another match in order,
 /// whatever their payload, and so do all gradients.
 ///
-/// Slices are those of base/range.hpp. On a communicator of one member every collective does
+/// Shares are those of base/range.hpp. On a communicator of one member every collective does
 /// nothing.
 class Transport {
 public:
@@ -114,8 +109,8 @@ public:
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
   /// - reduce: sum over the members into the root's buffer; the others' buffers are only read;
-  /// - all_gather: slice i of the buffer goes from member i to everyone;
-  /// - reduce_scatter: member i ends with the sum of everyone's slice i; the other slices are left
+  /// - all_gather: share i of the buffer goes from member i to everyone;
+  /// - reduce_scatter: member i ends with the sum of everyone's share i; the other shares are left
   /// undefined;
   /// - all_reduce: sum over the members everywhere; any number of elements.
   [[nodiscard]] Started start(
@@ -131,10 +126,6 @@ public:
   /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls
   /// it.
   virtual void poll() {}
-
-  /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only
-  /// destruction may follow.
-  virtual void cancel() = 0;
 
 protected:
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
@@ -160,8 +151,6 @@ private:
 class SoloTransport final : public Transport {
 public:
   explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}
-
-  void cancel() override {}
 
 private:
   [[noreturn]] static Started refuse() {

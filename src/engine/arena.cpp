@@ -107,7 +107,7 @@ void initialise(const schedule::Program& program,
     draw(arena.slot({SlotClass::owned, static_cast<std::int16_t>(k)}),
         arena.optimiser(k),
         shard.tensors,
-        range_of(shard.elements, {own.slice, program.owned_slices}));
+        range_of(shard.elements, {own.part, program.owned_parts}));
   }
   if (!own.has_embeddings())
     return;
@@ -121,6 +121,6 @@ void initialise(const schedule::Program& program,
       draw({},
           arena.optimiser(shards),
           embeddings.tensors,
-          range_of(embeddings.elements, {a.shard, program.embeddings_slices}));
+          range_of(embeddings.elements, {a.shard, program.embeddings_parts}));
 }
 }  // namespace minitaw::engine

@@ -168,7 +168,7 @@ void Runtime::update(const Action& a) {
   if (embeddings)
     model_.update_embeddings(a.shard, b, adamw_, steps_);
   else
-    model_.update(a.shard, {rank.slice, program_.owned_slices}, b, adamw_, steps_);
+    model_.update(a.shard, {rank.part, program_.owned_parts}, b, adamw_, steps_);
 }
 
 /// Runs every kernel once before ranks wait for each other: the first launch may stop the device to
@@ -206,7 +206,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   if (!updates)
     wanted = schedule::moved(a, layout_);
   else if (of_embeddings(slot.cls))
-    wanted = range_of(layout_.embeddings.elements, {a.shard, program_.embeddings_slices});
+    wanted = range_of(layout_.embeddings.elements, {a.shard, program_.embeddings_parts});
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError("engine: {} uses what its slot does not hold", name_of(a));

@@ -24,7 +24,7 @@ std::vector<float> to_host(model::Buffer buffer) {
 }
 
 /// Elements of a slot of one rank: a part of a flat buffer of the model.
-struct HeldSlice {
+struct HeldPart {
   int rank;
   schedule::Slot slot;
   Range range;
@@ -32,47 +32,47 @@ struct HeldSlice {
 
 /// Slice `k` of a shard, or of the embeddings (shard -1), where the first rank of the first replica
 /// that updates it has it.
-HeldSlice held_slice(const engine::Runtime& runtime, Which which, int shard, int k) {
+HeldPart held_part(const engine::Runtime& runtime, Which which, int shard, int k) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
   const bool ends = shard < 0;
-  const Range slice = ends ? range_of(layout.embeddings.elements, {k, program.embeddings_slices})
-                           : range_of(layout.shards[shard].elements, {k, program.owned_slices});
+  const Range part = ends ? range_of(layout.embeddings.elements, {k, program.embeddings_parts})
+                           : range_of(layout.shards[shard].elements, {k, program.owned_parts});
   for (const int r : indices(program.ranks))
     for (const schedule::Action& a : program.ranks[r].actions) {
       const bool updates = a.kind == schedule::Kind::update && of_embeddings(a.payload) == ends;
-      if (!updates || a.shard != (ends ? k : shard) || !(ends || program.ranks[r].slice == k))
+      if (!updates || a.shard != (ends ? k : shard) || !(ends || program.ranks[r].part == k))
         continue;
       const auto operand =
           which == Which::weights ? schedule::Operand::weights : schedule::Operand::gradient;
       const Range there = held(program, r, a[operand].cls, shard, layout);
-      return {r, a[operand], {slice.begin - there.begin, slice.count}};
+      return {r, a[operand], {part.begin - there.begin, part.count}};
     }
-  throw LogicError("engine: nothing updates slice {} of shard {}", k, shard);
+  throw LogicError("engine: nothing updates part {} of shard {}", k, shard);
 }
 
-std::vector<float> values_of(const engine::Runtime& runtime, const HeldSlice& slice) {
-  const model::Dtype dtype = dtype_of(slice.slot.cls, runtime.layout().shape);
+std::vector<float> values_of(const engine::Runtime& runtime, const HeldPart& held) {
+  const model::Dtype dtype = dtype_of(held.slot.cls, runtime.layout().shape);
   const std::size_t width = model::bytes_of(dtype);
-  const model::Buffer slot = runtime.arena().slot(slice.slot);
-  const model::Buffer part{slot.data + slice.range.begin * width, slice.range.count * width};
+  const model::Buffer slot = runtime.arena().slot(held.slot);
+  const model::Buffer part{slot.data + held.range.begin * width, held.range.count * width};
   return dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
 }
 
-/// Adds the values of a slice to those that rank 0 has. Collective.
+/// Adds the values of a part to those that rank 0 has. Collective.
 void fetch(const engine::Runtime& runtime,
-    const HeldSlice& slice,
+    const HeldPart& held,
     MPI_Comm comm,
     std::vector<float>& all) {
-  const bool mine = slice.rank == runtime.rank(), first = runtime.rank() == 0;
+  const bool mine = held.rank == runtime.rank(), first = runtime.rank() == 0;
   if (!mine && !first)
     return;
-  const int count = static_cast<int>(slice.range.count);
-  std::vector<float> values = mine ? values_of(runtime, slice) : std::vector<float>(count);
+  const int count = static_cast<int>(held.range.count);
+  std::vector<float> values = mine ? values_of(runtime, held) : std::vector<float>(count);
   if (!first)
     check_mpi(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
   else if (!mine)
-    check_mpi(MPI_Recv(values.data(), count, MPI_FLOAT, slice.rank, 0, comm, MPI_STATUS_IGNORE),
+    check_mpi(MPI_Recv(values.data(), count, MPI_FLOAT, held.rank, 0, comm, MPI_STATUS_IGNORE),
         "gathering tensors");
   if (first)
     all.insert(all.end(), values.begin(), values.end());
@@ -198,18 +198,18 @@ void keep(Training& reference, bool is_last, double loss, std::vector<NamedTenso
 
 std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
   std::vector<NamedTensor> result;
-  const auto add = [&](const model::Flat& part, int shard, int slices) {
+  const auto add = [&](const model::Flat& part, int shard, int parts) {
     std::vector<float> flat;
-    for (int k = 0; k < slices; ++k)
-      fetch(runtime, held_slice(runtime, which, shard, k), comm, flat);
+    for (int k = 0; k < parts; ++k)
+      fetch(runtime, held_part(runtime, which, shard, k), comm, flat);
     if (runtime.rank() == 0)
       for (const model::Tensor& t : part.tensors)
         result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
   };
   const model::Layout& layout = runtime.layout();
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s)
-    add(layout.shards[s], s, runtime.program().owned_slices);
-  add(layout.embeddings, -1, runtime.program().embeddings_slices);
+    add(layout.shards[s], s, runtime.program().owned_parts);
+  add(layout.embeddings, -1, runtime.program().embeddings_parts);
   return result;
 }
 

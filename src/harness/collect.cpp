@@ -141,6 +141,9 @@ RankMemory memory_of(const PlannedMemory& planned, const topology::MemoryTaken& 
   return memory;
 }
 
+/// Scratch of teams: Kokkos decides how much, and keeps it for later cases.
+constexpr const char* kokkos_scratch = "Kokkos::OpenMP::scratch_mem";
+
 std::uint64_t slack_of_kokkos() {
   constexpr std::uint64_t of_thread = std::uint64_t{1} << 20, of_device = std::uint64_t{64} << 20;
   return kernels::on_host ? of_thread * model::ExecutionSpace().concurrency() : of_device;
@@ -157,6 +160,7 @@ std::string excess(const PlannedMemory& planned, const topology::MemoryTaken& ta
   topology::BytesByLabel beyond;
   for (const auto& [label, bytes] : taken.kokkos)
     beyond[label] = less(bytes, at(labels, label));
+  beyond.erase(kokkos_scratch);
   if (sum_of(beyond) > slack_of_kokkos())
     return fmt::format(
         "Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
@@ -187,6 +191,7 @@ std::uint64_t blas_bytes(const model::Shape& shape) {
 
 std::string leftover(topology::BytesByLabel kept, std::uint64_t grown, std::uint64_t beside) {
   kept.erase(kernels::library_label);
+  kept.erase(kokkos_scratch);
   if (sum_of(kept) > slack_of_kokkos())
     return fmt::format("after the case Kokkos still holds {}", largest(kept));
   if (kernels::on_host && grown > beside + slack_of_process)

@@ -59,8 +59,9 @@ struct PlannedMemory {
   engine::TransportMemory transport{};
 };
 
-/// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
-/// the process: what libraries take in their first calls. docs/results.md names these.
+/// Bytes allowed beyond the plan. Kokkos: small arrays of its own, for each thread on a host; the
+/// scratch of its teams is not counted. Process: first calls of libraries. docs/results.md names
+/// these.
 std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 

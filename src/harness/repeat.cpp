@@ -53,9 +53,9 @@ Sums sums_of(const engine::Runtime& runtime) {
     for (const auto operand : {schedule::Operand::gradient, schedule::Operand::weights}) {
       const Range there = held(program, runtime.own(), a[operand].cls, ends ? -1 : a.shard, layout);
       // Updated weights of the embeddings go to every rank that has them.
-      const bool in_slice = ends && operand == schedule::Operand::gradient;
+      const bool in_part = ends && operand == schedule::Operand::gradient;
       const Range wanted =
-          in_slice ? range_of(flat->elements, {a.shard, program.embeddings_slices}) : there;
+          in_part ? range_of(flat->elements, {a.shard, program.embeddings_parts}) : there;
       add_tensors(sums, runtime, a[operand], *flat, there, wanted);
     }
   }

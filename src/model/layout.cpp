@@ -142,13 +142,13 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   Embeddings result;
   append(result, -1, Role::embedding, shape.vocab, shape.hidden);
   const std::int64_t embedding = result.elements, norm = aligned(shape.hidden);
-  // The head is at least as large as the embedding, so both slices are as large as the second.
+  // The head is at least as large as the embedding, so both parts are as large as the second.
   if (cut.embeddings_split)
     result.elements += norm;
   append(result, -1, Role::norm, shape.hidden, 1);
   append(result, -1, Role::head, shape.vocab, shape.hidden);
-  result.slice = cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.slices);
-  result.elements = cut.slices * result.slice;
+  result.part = cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.embeddings_parts);
+  result.elements = cut.embeddings_parts * result.part;
   return result;
 }
 }  // namespace
@@ -278,12 +278,12 @@ std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& c
 
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
-  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 ||
-      (cut.embeddings_split && cut.slices != 2))
-    throw LogicError("{} shards of {} parts, {} slices of the embeddings",
+  if (cut.shards < 1 || cut.embeddings_parts < 1 || cut.shard_parts < 1 ||
+      (cut.embeddings_split && cut.embeddings_parts != 2))
+    throw LogicError("{} shards of {} parts, {} parts of the embeddings",
         cut.shards,
         cut.shard_parts,
-        cut.slices);
+        cut.embeddings_parts);
   if (cut.shards > shape.layers)
     throw InputError("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards);
   Layout layout{shape, {}, make_embeddings(shape, cut)};

@@ -170,10 +170,10 @@ struct Shard : Flat {
   }
 };
 
-/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal slices.
+/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal parts.
 struct Embeddings : Flat {
-  std::int64_t slice =
-      0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
+  std::int64_t part =
+      0;  ///< elements of one part, a multiple of `alignment`; elements = parts * part
 
   const Tensor& tensor(Role role) const {
     return tensors[static_cast<int>(role) - static_cast<int>(Role::embedding)];
@@ -198,9 +198,9 @@ struct Layout {
 /// Numbers of pieces into which the model's weights are divided.
 struct Cut {
   int shards = 1;       ///< runs of blocks
-  int slices = 1;       ///< equal slices of the embeddings
+  int embeddings_parts = 1;  ///< equal parts of the embeddings
   int shard_parts = 1;  ///< each shard is padded so that it splits into this many equal parts
-  bool embeddings_split = false;  ///< two slices: the embedding alone, final norm and head together
+  bool embeddings_split = false;  ///< two parts: the embedding alone, final norm and head together
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
@@ -217,8 +217,8 @@ BlockCosts block_costs(const Shape& shape);
 std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& cut);
 
 /// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one
-/// block, and the embeddings into slices. Where the head counts, the run before it is the shorter
-/// the larger the vocabulary is. Parts and slices are multiples of `alignment`. Throws InputError
+/// block, and the embeddings into parts. Where the head counts, the run before it is the shorter
+/// the larger the vocabulary is. Parts are multiples of `alignment`. Throws InputError
 /// if the shape cannot be computed or has fewer layers than shards.
 Layout make_layout(const Shape& shape, const Cut& cut);
 }  // namespace minitaw::model

@@ -46,7 +46,7 @@ template <class E>
 class Block;
 using kernels::AdamW;
 
-/// Optimiser state of a shard or of a slice of the embeddings: both moments, and the fp32 master
+/// Optimiser state of a shard or of a part of the embeddings: both moments, and the fp32 master
 /// weights, which for fp32 compute are the weights themselves (empty buffer here). All zero at
 /// first, but for the initial weights.
 struct OptimiserState {
@@ -139,7 +139,7 @@ public:
   /// and add up `of_ranks.gradient` before `finish`.
   void run(const ShardPass& pass, const PassBuffers& b);
 
-  /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes the gradient of the step's
+  /// Final norm, head, softmax cross-entropy in tiles; `hidden` becomes the gradient of the step's
   /// mean loss. Gives the gradients of norm and head, and adds the scaled loss to *loss (fp64,
   /// device memory).
   void loss(const EndBuffers& b, double* loss, const MicroBatch& batch);
@@ -149,12 +149,12 @@ public:
   /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is
   /// added to that.
   void square(Buffer squares, Buffer gradient, bool accumulate);
-  /// AdamW on a slice of an owned shard, all of the buffers; `step` counts from 1. Padding holds
+  /// AdamW on a part of an owned shard, all of the buffers; `step` counts from 1. Padding holds
   /// zeros, and keeps them.
-  void update(int shard, Part slice, const UpdateBuffers& o, const AdamW& adamw, int step);
-  /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the
+  void update(int shard, Part part, const UpdateBuffers& o, const AdamW& adamw, int step);
+  /// AdamW on a part of the embeddings, all of `state`; weights and gradient hold all that the
   /// rank has.
-  void update_embeddings(int slice, const UpdateBuffers& o, const AdamW& adamw, int step);
+  void update_embeddings(int part, const UpdateBuffers& o, const AdamW& adamw, int step);
 
 private:
   template <class E>

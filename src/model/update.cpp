@@ -64,16 +64,16 @@ void Model::square(Buffer squares, Buffer gradient, bool accumulate) {
       accumulate);
 }
 
-void Model::update(int shard, Part slice, const UpdateBuffers& o, const AdamW& adamw, int step) {
+void Model::update(int shard, Part part, const UpdateBuffers& o, const AdamW& adamw, int step) {
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  const Range range = range_of(run.elements, slice);
+  const Range range = range_of(run.elements, part);
   update_range(run.tensors, range, range.begin, o, adamw, step);
 }
 
-void Model::update_embeddings(int slice, const UpdateBuffers& o, const AdamW& adamw, int step) {
-  const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
+void Model::update_embeddings(int part, const UpdateBuffers& o, const AdamW& adamw, int step) {
+  const std::int64_t size = layout_.embeddings.part, begin = part * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
-    throw LogicError("slice {} of the embeddings is not in the part that this rank holds", slice);
+    throw LogicError("part {} of the embeddings is not in what this rank holds", part);
   update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

@@ -51,10 +51,10 @@ void Builder::own(int rank, int shard) {
   ++r.slots[index_of(SlotClass::accumulator)];
 }
 
-void Builder::own_slice(int rank, Part slice) {
-  program_.ranks[rank].slice = slice.index;
-  program_.owned_slices = slice.count;
-  cut_shards(slice.count);
+void Builder::own_part(int rank, Part part) {
+  program_.ranks[rank].part = part.index;
+  program_.owned_parts = part.count;
+  cut_shards(part.count);
 }
 
 void Builder::keep_part(int rank, SlotClass cls, Part part) {
@@ -69,7 +69,7 @@ void Builder::cut_shards(int count) {
 void Builder::split_embeddings(const Ranks& embedding, const Ranks& head) {
   const bool split = embedding != head;
   program_.embeddings_split = split;
-  program_.embeddings_slices = split ? 2 : 1;
+  program_.embeddings_parts = split ? 2 : 1;
   for (const int r : everyone()) {
     RankProgram& rank = program_.ranks[r];
     const bool has_head = std::ranges::find(head, r) != head.end();
@@ -77,7 +77,7 @@ void Builder::split_embeddings(const Ranks& embedding, const Ranks& head) {
     for (const SlotClass cls : {SlotClass::embeddings, SlotClass::embeddings_accumulator})
       rank.slots[index_of(cls)] = has ? 1 : 0;
     if (split && has)
-      rank.embeddings_slice = has_head ? 1 : 0;
+      rank.embeddings_part = has_head ? 1 : 0;
   }
 }
 
@@ -215,10 +215,10 @@ void Builder::epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffe
 }
 
 Part Builder::embeddings_part(int rank) const {
-  if (program_.embeddings_slices == 1)
+  if (program_.embeddings_parts == 1)
     return {};
-  const int slice = program_.ranks[rank].embeddings_slice;
-  return {slice < 0 ? rank : slice, program_.embeddings_slices};
+  const int part = program_.ranks[rank].embeddings_part;
+  return {part < 0 ? rank : part, program_.embeddings_parts};
 }
 
 std::vector<Builder::Updated> Builder::updated_by(int rank) const {
@@ -287,21 +287,21 @@ void Builder::square_gradients(int tick, bool together) {
 
 bool Builder::embeddings_shared() const {
   return ranks() > 1 && std::ranges::all_of(program_.ranks, [](const RankProgram& rank) {
-    return rank.has_embeddings() && rank.embeddings_slice < 0;
+    return rank.has_embeddings() && rank.embeddings_part < 0;
   });
 }
 
-/// Each rank updates a slice of the embeddings that all have, but all of them where it does so with
+/// Each rank updates a part of the embeddings that all have, but all of them where it does so with
 /// all shards.
 void Builder::add_epilogue(int tick) {
   const bool shared = embeddings_shared();
   const bool owns_all =
-      program_.owned_slices == 1 && std::ssize(program_.ranks[0].owned_shards) == program_.shards;
-  const bool sliced = shared && !owns_all;
-  if (sliced)
-    program_.embeddings_slices = ranks();
+      program_.owned_parts == 1 && std::ssize(program_.ranks[0].owned_shards) == program_.shards;
+  const bool divided = shared && !owns_all;
+  if (divided)
+    program_.embeddings_parts = ranks();
   if (shared)
-    epilogue_of_all(sliced ? Kind::reduce_scatter : Kind::all_reduce,
+    epilogue_of_all(divided ? Kind::reduce_scatter : Kind::all_reduce,
         tick,
         Payload::embeddings_gradient,
         all_embeddings_gradient);
@@ -310,14 +310,14 @@ void Builder::add_epilogue(int tick) {
       sum_over_replicas(r, tick);
   // Where every rank has the whole gradient, every rank has its squares.
   if (program_.clips)
-    square_gradients(tick, ranks() > 1 && (sliced || !shared));
+    square_gradients(tick, ranks() > 1 && (divided || !shared));
   for (const int r : everyone())
     for (const Updated& u : updated_by(r))
       add(r,
           Phase::epilogue,
           make_action(Kind::update, tick, u.weights, u.number),
           {{weights, u.weights_buffer}, {gradient, u.gradient_buffer}, {squares, squares_[r]}});
-  if (sliced)
+  if (divided)
     epilogue_of_all(Kind::all_gather, tick, Payload::embeddings, all_embeddings);
   for (const int r : everyone())
     add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});

@@ -76,11 +76,11 @@ public:
   /// Blocks of a shard, where sequences are shared. Once it is known who has the embeddings.
   int blocks(int shard);
 
-  /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In
+  /// Gives a rank an owned and an accumulator slot for a shard, or for its part of it. In
   /// ascending order of the shards.
   void own(int rank, int shard);
-  /// Makes the rank own one slice of each of its shards. All ranks have as many slices.
-  void own_slice(int rank, Part slice);
+  /// Makes the rank own one part of each of its shards. All ranks have as many parts.
+  void own_part(int rank, Part part);
   /// Makes the rank's slots of a class, kept or partial, hold one part of each shard.
   void keep_part(int rank, SlotClass cls, Part part);
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
@@ -92,7 +92,7 @@ public:
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   VirtualBuffer owned(int rank, int shard) const;
   VirtualBuffer accumulator(int rank, int shard) const;
-  /// The same of each of some ranks, which all own the shard, or its slices.
+  /// The same of each of some ranks, which all own the shard, or its parts.
   RankBuffers owned(const Ranks& ranks, int shard) const;
   RankBuffers accumulators(const Ranks& ranks, int shard) const;
   /// A new buffer for a slot of a class in transit.
@@ -155,10 +155,10 @@ private:
     int next_buffer = 0;
   };
 
-  /// A shard that a rank updates at the end of the step, or a slice of a shard or the embeddings.
+  /// A shard that a rank updates at the end of the step, or a part of a shard or of the embeddings.
   struct Updated {
     Payload weights, gradient;
-    int number;  ///< of the shard, or of the slice of the embeddings
+    int number;  ///< of the shard, or of the part of the embeddings
     Part part;
     VirtualBuffer weights_buffer, gradient_buffer;
   };

@@ -261,7 +261,7 @@ private:
           program_.clips ? "needs" : "has no use for");
     if (!program_.clips)
       return;
-    const int count = program_.shards * program_.shard_parts + program_.embeddings_slices;
+    const int count = program_.shards * program_.shard_parts + program_.embeddings_parts;
     const auto all = [&](const Piece& piece) { return piece.sum.first_missing(0) == count; };
     if (!content(p, squares).pieces.any({0, 1}, all))
       fail(exact_gradients, p, "{} lacks the squares of a gradient", describe(at(p)[squares]));
@@ -320,7 +320,7 @@ private:
     for (const int i : indices(calls)) {
       Pieces& pieces = content(calls[i], buffer).pieces;
       if (first.kind == Kind::reduce_scatter)
-        pieces.put(range, sum.within(slice(calls, i)));
+        pieces.put(range, sum.within(share_of(calls, i)));
       else if (first.kind == Kind::all_reduce || calls[i].rank == first.peer)
         pieces.put(range, sum);
     }
@@ -341,14 +341,14 @@ private:
     const Action& first = at(calls.front());
     const bool embeddings = of_embeddings(first.payload);
     for (const int i : indices(calls)) {
-      const Interval own = slice(calls, i);
+      const Interval own = share_of(calls, i);
       if (first.payload == Payload::keys)
         need_keys(calls[i], buffer, own);
       else
         need_weights(calls[i], buffer, own, embeddings);
       if (embeddings &&
           !std::ranges::all_of(content(calls[i], buffer).pieces.within(own), &Piece::updated))
-        fail(fresh_reads, calls[i], "slice {} is not updated yet", i);
+        fail(fresh_reads, calls[i], "part {} is not updated yet", i);
     }
     for (const Place call : calls)
       content(call, buffer).pieces.put(moved(first), Pieces({moved(first), embeddings}));

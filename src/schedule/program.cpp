@@ -17,10 +17,10 @@ void append_rank(std::string& text, const Program& program, int rank) {
   for (const SlotClassRow& row : table_of<SlotClass>)
     if (const int count = r.slots[index_of(row.value)]; count > 0)
       fmt::format_to(out, " {}{}", row.letter, count);
-  if (program.owned_slices > 1)
-    fmt::format_to(out, " slice {}", r.slice);
-  if (r.embeddings_slice >= 0)
-    fmt::format_to(out, " embeddings {}", r.embeddings_slice);
+  if (program.owned_parts > 1)
+    fmt::format_to(out, " part {}", r.part);
+  if (r.embeddings_part >= 0)
+    fmt::format_to(out, " embeddings {}", r.embeddings_part);
   for (const auto& [name, part] : {std::pair("kept", r.kept), std::pair("partial", r.partial)})
     if (part.count > 1)
       fmt::format_to(out, " {} {}/{}", name, part.index, part.count);
@@ -158,12 +158,12 @@ Part part_of(const Program& program, int rank, SlotClass cls) {
   const RankProgram& r = program.ranks[rank];
   switch (cls) {
   case SlotClass::owned:
-  case SlotClass::accumulator: return {r.slice, program.owned_slices};
+  case SlotClass::accumulator: return {r.part, program.owned_parts};
   case SlotClass::kept: return r.kept;
   case SlotClass::partial: return r.partial;
   case SlotClass::embeddings:
   case SlotClass::embeddings_accumulator:
-    return r.embeddings_slice < 0 ? Part{} : Part{r.embeddings_slice, program.embeddings_slices};
+    return r.embeddings_part < 0 ? Part{} : Part{r.embeddings_part, program.embeddings_parts};
   default: return {};
   }
 }
@@ -171,7 +171,7 @@ Part part_of(const Program& program, int rank, SlotClass cls) {
 int parts_of(const Program& program, Data data) {
   switch (data) {
   case Data::shard: return program.shard_parts;
-  case Data::embeddings: return program.embeddings_slices;
+  case Data::embeddings: return program.embeddings_parts;
   case Data::keys: return 2 * program.context * program.key_parts;
   default: return 1;
   }
@@ -180,9 +180,9 @@ int parts_of(const Program& program, Data data) {
 model::Cut cut_of(const Program& program) {
   // Whoever has the head computes it for all micro-batches, unless every rank has it.
   const bool head_counts = std::ranges::any_of(program.ranks,
-      [](const RankProgram& rank) { return rank.embeddings_slice >= 0 || !rank.has_embeddings(); });
+      [](const RankProgram& rank) { return rank.embeddings_part >= 0 || !rank.has_embeddings(); });
   return {program.shards,
-      program.embeddings_slices,
+      program.embeddings_parts,
       program.shard_parts,
       program.embeddings_split,
       head_counts};
@@ -254,11 +254,11 @@ std::string to_text(const Action& a, const Program& program) {
 
 std::string to_text(const Program& program) {
   std::string text =
-      fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
+      fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_parts {}\ngroups {}\n",
           program.schedule,
           program.shards,
           program.micro_batches,
-          program.embeddings_slices,
+          program.embeddings_parts,
           program.groups.text());
 
   struct Number {
@@ -267,7 +267,7 @@ std::string to_text(const Program& program) {
   };
 
   for (const auto& [name, usual, value] : {Number{"embeddings_split", 0, program.embeddings_split},
-           {"owned_slices", 1, program.owned_slices},
+           {"owned_parts", 1, program.owned_parts},
            {"shard_parts", 1, program.shard_parts},
            {"replicas", 1, program.replicas},
            {"clips", 0, program.clips},

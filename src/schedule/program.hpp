@@ -115,8 +115,8 @@ struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
   std::vector<int> owned_shards;  ///< owned_shards[k]: shard in owned slot k and accumulator slot k
-  int slice = 0;  ///< of Program::owned_slices: what it owns of each shard in `owned_shards`
-  int embeddings_slice = -1;  ///< of Program::embeddings_slices: all that it has; -1: has all
+  int part = 0;  ///< of Program::owned_parts: what it owns of each shard in `owned_shards`
+  int embeddings_part = -1;  ///< of Program::embeddings_parts: all that it has; -1: has all
   Part kept{}, partial{};     ///< the part of each shard in its slots of these classes
 
   bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
@@ -135,10 +135,10 @@ struct Program {
   int micro_batches = 0;
   int slices = 1;            ///< k
   bool even_slices = false;  ///< of equal length, not of equal cost
-  /// Equal slices of the embeddings, each updated by one rank.
-  int embeddings_slices = 1;
-  bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
-  int owned_slices = 1;           ///< equal slices of each shard, each owned by one rank
+  /// Equal parts of the embeddings, each updated by one rank.
+  int embeddings_parts = 1;
+  bool embeddings_split = false;  ///< two parts: the embedding; final norm and head
+  int owned_parts = 1;           ///< equal parts of each shard, each owned by one rank
   int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
   int replicas = 1;               ///< that sum their gradients
   bool clips = false;             ///< updates read the squares of all gradients

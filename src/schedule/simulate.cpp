@@ -95,7 +95,7 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
   // Elements of the gradient that the rank holds.
   const auto held_elements = [&]() -> double {
     return of_embeddings(a.payload)
-               ? layout.embeddings.slice
+               ? layout.embeddings.part
                : held(program, rank, a[Operand::gradient].cls, a.shard, layout).count;
   };
   switch (a.kind) {

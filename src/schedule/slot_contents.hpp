@@ -63,9 +63,9 @@ protected:
     return interval_of(parts_of(program_, row_of(a.payload).data), {a.part, a.parts});
   }
 
-  /// Returns slice i of a collective, for each of its members; refuses a part that cannot be
+  /// Returns member i's equal share of a collective; refuses a part that cannot be
   /// divided.
-  Interval slice(Sides calls, int i) const {
+  Interval share_of(Sides calls, int i) const {
     const Interval range = moved(at(calls.front()));
     const int members = std::ssize(calls);
     if (range.size() % members != 0)
@@ -103,11 +103,11 @@ protected:
   }
 
   Tensors embedding() const {
-    return {{0, program_.embeddings_split ? 1 : program_.embeddings_slices}, {0, contributions()}};
+    return {{0, program_.embeddings_split ? 1 : program_.embeddings_parts}, {0, contributions()}};
   }
 
   Tensors head() const {
-    return {{program_.embeddings_split ? 1 : 0, program_.embeddings_slices},
+    return {{program_.embeddings_split ? 1 : 0, program_.embeddings_parts},
         {contributions(), 2 * contributions()}};
   }
 

@@ -61,10 +61,10 @@ private:
     const int least = std::min({program_.shards,
         program_.micro_batches,
         program_.shard_parts,
-        program_.owned_slices,
-        program_.embeddings_slices,
+        program_.owned_parts,
+        program_.embeddings_parts,
         program_.replicas});
-    if (least < 1 || (program_.embeddings_split && program_.embeddings_slices != 2))
+    if (least < 1 || (program_.embeddings_split && program_.embeddings_parts != 2))
       fail(exact_gradients,
           place_,
           "the numbers of replicas, shards, micro-batches, parts and slices do not fit");
@@ -159,12 +159,12 @@ private:
 
   void check_numbers(const Action& a) const {
     const Data data = row_of(a.payload).data;
-    const bool slice = data == Data::embeddings && is_compute(a.kind);
+    const bool ends = data == Data::embeddings && is_compute(a.kind);
     const bool activations = data == Data::micro_batch, of_keys = data == Data::keys;
     // The gradient at the input of the head is that of "shard" number `shards`.
-    const int shards = slice ? program_.embeddings_slices : program_.shards + (activations ? 1 : 0);
-    if (slice || is_visit(a.kind) || data == Data::shard || activations || of_keys)
-      check_number(slice ? "slice" : "shard", a.shard, shards);
+    const int shards = ends ? program_.embeddings_parts : program_.shards + (activations ? 1 : 0);
+    if (ends || is_visit(a.kind) || data == Data::shard || activations || of_keys)
+      check_number(ends ? "part of the embeddings" : "shard", a.shard, shards);
     if (is_visit(a.kind) || is_end(a.kind) || activations || of_keys)
       check_number("micro-batch", a.micro_batch, program_.micro_batches);
     if (is_segment(a) || of_keys)

@@ -12,11 +12,11 @@ TEST(Slices, CoverEveryElementOnce) {
     for (std::int64_t elements = 0; elements <= 40; ++elements) {
       std::int64_t covered = 0;
       for (int i = 0; i < members; ++i) {
-        const Range part = slice(elements, members, i);
+        const Range part = share_of(elements, members, i);
         EXPECT_EQ(part.begin, covered);
         EXPECT_EQ(part.count, std::min((elements + members - 1) / members, elements - covered));
         for (const int turns : {-2, -1, 1})
-          EXPECT_EQ(slice(elements, members, i + turns * members), part);
+          EXPECT_EQ(share_of(elements, members, i + turns * members), part);
         covered += part.count;
       }
       EXPECT_EQ(covered, elements);

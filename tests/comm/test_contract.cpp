@@ -127,7 +127,7 @@ TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
         for (int m = 0; m < world.ranks; ++m) {
           if (kind == Call::reduce_scatter && m != world.position(communicator))
             continue;
-          const Range part = slice(elements, world.ranks, m);
+          const Range part = share_of(elements, world.ranks, m);
           for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) {
             for (int k = 1; k <= world.ranks; ++k) {
               const int adds = kind == Call::reduce ? root + world.ranks - k : m + k;
@@ -209,68 +209,6 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
       << "a program of another size";
 }
 
-/// Cancels a little later, as the watchdog would, when so many bytes have been handed to MPI.
-std::jthread cancel_later(World& world, std::size_t bytes = 0) {
-  return std::jthread([&world, bytes] {
-    const auto sent = [&world] {
-      const std::vector<std::uint64_t> all = world.transport.sent();
-      return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
-    };
-    do
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    while (sent() < bytes);
-    world.transport.cancel();
-  });
-}
-
-TEST_P(Contract, CancelEndsTheWaitForALostMessage) {
-  World world(GetParam());
-  if (!world.has_messages())
-    GTEST_SKIP() << "needs two ranks";
-  Values in(Dtype::fp32, 25);
-  const Message lost = in.message(false, world.next);
-  const auto watchdog = cancel_later(world);
-  EXPECT_THROW(world.execute(Lane::inputs_group, lost), Cancelled);
-  EXPECT_THROW(world.execute(Lane::inputs_recv, lost), Cancelled) << "it stays cancelled";
-  MPI_Barrier(MPI_COMM_WORLD);
-}
-
-TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
-  World world(GetParam());
-  if (world.ranks > 1 && world.rank == 0) {
-    Values values(Dtype::fp32, 300'000);
-    const auto watchdog = cancel_later(world);
-    EXPECT_THROW(
-        world.execute(Lane::inputs_recv, Call::reduce, values.collective(0, 0)), Cancelled);
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-  world.transport.cancel();  // an orderly end would wait for rank 0
-}
-
-TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
-  World world(GetParam());
-  std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
-  const std::size_t handed =
-      GetParam() == Kind::host ? data.size() : staged_slots / 2 * staged_piece;
-  if (world.ranks > 1 && world.rank == 0) {
-    const auto watchdog = cancel_later(world, GetParam() == Kind::nccl ? 0 : handed);
-    EXPECT_THROW(world.execute(Lane::inputs_group,
-                     Message{true, 1, Payload::weights, data.data(), data.size()}),
-        Cancelled);
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-  // Taken after all, so that MPI can end in order: whatever had been handed to it.
-  if (GetParam() == Kind::nccl)
-    world.transport.cancel();
-  else if (world.rank == 1) {
-    data.resize(handed);
-    world.execute(
-        Lane::inputs_group, Message{false, 0, Payload::weights, data.data(), data.size()});
-    EXPECT_EQ(data.back(), std::byte{0});
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-}
-
 // What only the transport over MPI has: slots, and how it waits.
 TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
   std::vector<std::byte> staging(2 * communication_lanes * schedule::piece_bytes - 1);
@@ -287,7 +225,7 @@ TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
   EXPECT_GT(wait_policy(12, 12).spins, 100 * wait_policy(11, 12).spins);
   for (const int cores : {2, 12})
     EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1))
-        << "cancel() promises a millisecond";
+        << "a wait ends within a millisecond";
 }
 
 TEST(Backoff, YieldsForAWhileBeforeItSleeps) {

@@ -154,10 +154,8 @@ TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   made.fake.failure = "the cable is unplugged";
   EXPECT_THAT([&] { transport.poll(); },
       testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
-  transport.cancel();
+  made.transport.reset();
   EXPECT_EQ(made.fake.aborted, made.fake.communicators);
-  EXPECT_NO_THROW(transport.poll()) << "nothing is left to ask";
-  EXPECT_NO_THROW(transport.cancel());
 }
 
 TEST_F(NcclTransport, IsWatchedWhileItWorks) {

@@ -98,7 +98,7 @@ public:
       const Item& item = items_[k];
       bool same = values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
       if (item.call == Call::reduce_scatter && takes_part(k)) {
-        const Range own = slice(
+        const Range own = share_of(
             item.elements, world_.size(item.communicator), world_.position(item.communicator));
         same = true;
         for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)

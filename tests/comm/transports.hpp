@@ -353,7 +353,7 @@ int wrong_after(World& world,
   const Values& values = buffer.get();
   int wrong = values.kept_to_its_bounds() ? 0 : 1;
   for (int m = 0; m < size; ++m) {
-    const Range part = slice(elements, size, m);
+    const Range part = share_of(elements, size, m);
     const bool own = m == world.position(communicator);
     for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) {
       if (kind == Call::reduce_scatter && !own)

@@ -9,39 +9,6 @@ using schedule::Action, schedule::Kind, schedule::Operand, schedule::Program;
 using test::refusal_of, tests::Job, tests::small_case;
 using testing::HasSubstr, testing::StartsWith;
 
-/// Rank 1 never sends its last gradient: the others hang, and must say in what.
-void lose_a_message(Program& program) {
-  for (Action& a : program.ranks[1].actions)
-    if (a.kind == Kind::send && a.payload == schedule::Payload::gradient) {
-      a.kind = Kind::accumulate;  // something harmless in place of the send, so that counts stay
-      a[Operand::destination] = a[Operand::source];
-      return;
-    }
-  FAIL() << "no gradient is sent";
-}
-
-TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
-  if (job_.ranks() != 2 || test::sanitized)
-    GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
-  const Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
-  Program program = schedule::build_valid(request_of(c));
-  lose_a_message(program);
-  std::unique_ptr<engine::Runtime> runtime;
-  std::string said;
-  // a crowded machine stops a rank for shorter
-  engine::Watchdog watchdog(std::chrono::seconds(3), [&](const std::string& report) {
-    said = report;
-    runtime->transport().cancel();
-  });
-  runtime = tests::runtime_by_mpi(c, std::move(program), {.watchdog = &watchdog});
-  runtime->prepare();
-  EXPECT_THROW((void)runtime->step(), comm::Cancelled);
-  EXPECT_THAT(said, StartsWith("no lane has moved for 3 s"));
-  if (job_.rank() == 0) {
-    EXPECT_THAT(said, HasSubstr("\n  gradients_recv in tick 5 recv G0 c0 <- r1"));
-  }
-}
-
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   Case c = one_group("tawpipe");
   c.shape.vocab = 256;  // of the bytes of a file

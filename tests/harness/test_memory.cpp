@@ -29,6 +29,9 @@ TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
     const std::string bytes = std::to_string(slack_of_kokkos() - 5);
     EXPECT_THAT(excess({plan}, taken), Says({bytes + " bytes", "\"" + label + "\""})) << label;
   }
+  topology::MemoryTaken of_kokkos = taken_as_planned(plan);
+  of_kokkos.kokkos["Kokkos::OpenMP::scratch_mem"] = 100 * mebibyte;
+  EXPECT_EQ(excess({plan}, of_kokkos), "");
   topology::MemoryTaken less = taken_as_planned(plan);
   less.kokkos["minitaw::optimiser"] -= 1;
   EXPECT_THAT(excess({plan}, less), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
@@ -79,7 +82,8 @@ TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
 TEST(Memory, WhatACaseLeavesBehindIsNamed) {
   EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process + 7, 7), "");
   EXPECT_THAT(leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0, 0), Says({"\"a\""}));
-  EXPECT_EQ(leftover({{kernels::library_label, slack_of_kokkos() + 1}}, 0, 0), "");
+  for (const char* label : {kernels::library_label, "Kokkos::OpenMP::scratch_mem"})
+    EXPECT_EQ(leftover({{label, slack_of_kokkos() + 1}}, 0, 0), "") << label;
   if (kernels::on_host)
     EXPECT_THAT(
         leftover({}, slack_of_process + 1, 0), Says({"67108865 bytes", "more than before"}));

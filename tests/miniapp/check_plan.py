@@ -75,7 +75,7 @@ class Account:
         return int(self.program.split(name)[1].split()[0]) if name in self.program else 1
 
     def embeddings(self):
-        return padded(101 * 32 + 32, self.number("embeddings_slices"))
+        return padded(101 * 32 + 32, self.number("embeddings_parts"))
 
     def count(self, rank, action, operands):
         """A message at its send, a collective at its root or first member: a chain from or to the

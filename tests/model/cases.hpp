@@ -15,7 +15,7 @@ inline constexpr std::uint64_t default_seed = 11;
 struct ModelCase {
   std::string name;
   model::Shape shape;
-  int shards, slices;
+  int shards, embeddings_parts;
 };
 
 inline void PrintTo(const ModelCase& c, std::ostream* out) {
@@ -71,7 +71,7 @@ inline model::Layout layout_of(
     ModelCase c, model::Dtype dtype, model::Recompute recompute = model::Recompute::block) {
   c.shape.dtype = dtype;
   c.shape.recompute = recompute;
-  return model::make_layout(c.shape, {c.shards, c.slices});
+  return model::make_layout(c.shape, {c.shards, c.embeddings_parts});
 }
 
 /// The gradient through a norm of two numbers is mostly rounding.

@@ -163,34 +163,34 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
   EXPECT_EQ(layout.shards[0].tensors[1].name, "layers.0.wqkv");
 }
 
-TEST(Layout, SlicesOfEndsAndPartsOfShardsAreEqualAndAligned) {
-  for (int slices = 1; slices <= 9; ++slices) {
+TEST(Layout, PartsOfEmbeddingsAndOfShardsAreEqualAndAligned) {
+  for (int parts = 1; parts <= 9; ++parts) {
     const Layout layout =
-        make_layout(odd_shape(5), {.shards = 2, .slices = slices, .shard_parts = slices});
+        make_layout(odd_shape(5), {.shards = 2, .embeddings_parts = parts, .shard_parts = parts});
     const Embeddings& embeddings = layout.embeddings;
     expect_packed(embeddings);
-    EXPECT_EQ(std::tuple(embeddings.elements, embeddings.slice % alignment),
-        std::tuple(slices * embeddings.slice, 0));
+    EXPECT_EQ(std::tuple(embeddings.elements, embeddings.part % alignment),
+        std::tuple(parts * embeddings.part, 0));
     EXPECT_EQ(embeddings.tensor(Role::head).rows, 7);
     EXPECT_TRUE(embeddings.tensor(Role::norm).is_gain());
     for (const Shard& shard : layout.shards) {
       expect_packed(shard);
-      EXPECT_EQ(shard.elements % (slices * alignment), 0) << slices;
+      EXPECT_EQ(shard.elements % (parts * alignment), 0) << parts;
     }
   }
 }
 
 TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
   const Embeddings embeddings =
-      make_layout(odd_shape(2), {.slices = 2, .embeddings_split = true}).embeddings;
-  EXPECT_EQ(embeddings.slice % alignment, 0);
+      make_layout(odd_shape(2), {.embeddings_parts = 2, .embeddings_split = true}).embeddings;
+  EXPECT_EQ(embeddings.part % alignment, 0);
   EXPECT_LE(embeddings.tensor(Role::head).offset + embeddings.tensor(Role::head).size(),
       embeddings.elements);
-  EXPECT_LE(embeddings.tensor(Role::embedding).size(), embeddings.slice);
-  EXPECT_EQ(embeddings.elements, 2 * embeddings.slice);
+  EXPECT_LE(embeddings.tensor(Role::embedding).size(), embeddings.part);
+  EXPECT_EQ(embeddings.elements, 2 * embeddings.part);
   EXPECT_EQ(
       std::tuple(embeddings.tensor(Role::embedding).offset, embeddings.tensor(Role::norm).offset),
-      std::tuple(0, embeddings.slice));
+      std::tuple(0, embeddings.part));
 }
 
 TEST(Layout, TheHeadShortensTheLastStage) {
@@ -198,7 +198,7 @@ TEST(Layout, TheHeadShortensTheLastStage) {
   shape.ffn = 8;
   const auto last = [&](std::int64_t vocab, bool split) {
     shape.vocab = vocab;
-    const Cut cut{.shards = 2, .slices = 2, .embeddings_split = split, .head_counts = split};
+    const Cut cut{.shards = 2, .embeddings_parts = 2, .embeddings_split = split, .head_counts = split};
     return make_layout(shape, cut).shards.back().layers;
   };
   EXPECT_EQ(

@@ -59,7 +59,7 @@ std::map<std::string, std::vector<double>> by_name(
 
 TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   test::ModelCase other = case_;
-  other.shards = other.slices = 1;
+  other.shards = other.embeddings_parts = 1;
   const Layout one_shard = test::layout_of(other, dtype_);
   TrainingLoop loop(layout_, micro_batches, seed), plain(one_shard, micro_batches, seed);
   EXPECT_EQ(loop.gradient(0), plain.gradient(0));
@@ -184,7 +184,7 @@ protected:
   Refusals() {
     using B = Buffers;
     const Shard& shard = layout_.shards[0];
-    const std::int64_t slice = layout_.embeddings.slice;
+    const std::int64_t slice = layout_.embeddings.part;
     for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
              {&B::workspace, plan_workspace(layout_).bytes},
              {&B::x, hidden_bytes(layout_.shape)},
@@ -214,7 +214,7 @@ protected:
   }
 
   Layout layout_ = make_layout(test::layout_of(test::grouped, dtype_).shape,
-      {.shards = 2, .slices = 2, .embeddings_split = true});
+      {.shards = 2, .embeddings_parts = 2, .embeddings_split = true});
   std::deque<test::DeviceBuffer> memory_;
   Buffers all_;
   MicroBatch batch_{layout_.shape};
@@ -280,7 +280,7 @@ TEST_P(Refusals, OfMicroBatchesOfAnotherShapeOrStillEmpty) {
 }
 
 TEST_P(Refusals, OfWhatAnotherRankHolds) {
-  const std::int64_t slice = layout_.embeddings.slice;
+  const std::int64_t slice = layout_.embeddings.part;
   Model first = model(Range{0, slice}), last = model(Range{slice, slice});
   const UpdateBuffers of_update{all_.embeddings, all_.embeddings_total, all_.embeddings_state};
   EXPECT_THROW(last.embed(embeddings(all_), batch_), LogicError);

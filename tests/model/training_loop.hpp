@@ -79,7 +79,7 @@ public:
       totals_.emplace_back(part->elements * sizeof(float));
       contributions_.emplace_back(part->elements * model::bytes_of(dtype()));
       const std::int64_t slice =
-          part == &layout_.embeddings ? layout.embeddings.slice : part->elements;
+          part == &layout_.embeddings ? layout.embeddings.part : part->elements;
       for (auto begin = weights.begin(); begin != weights.end(); begin += slice)
         states_.push_back(optimiser({begin, begin + slice}));
     }

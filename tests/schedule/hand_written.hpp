@@ -16,7 +16,7 @@ inline std::string squeezed(std::string text) {
 inline const std::string relay = squeezed(R"(program relay
 shards 2
 micro_batches 2
-embeddings_slices 2
+embeddings_parts 2
 groups 1+1
 communicator world 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
@@ -61,7 +61,7 @@ rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
 inline const std::string group = squeezed(R"(program group
 shards 2
 micro_batches 2
-embeddings_slices 2
+embeddings_parts 2
 groups 2
 communicator group0 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
@@ -106,7 +106,7 @@ rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
 inline const std::string pipeline = squeezed(R"(program pipeline
 shards 2
 micro_batches 1
-embeddings_slices 2
+embeddings_parts 2
 groups 1+1
 embeddings_split 1
 rank 0 slots h1 t1 a1 b1 x1 e1 f1 embeddings 0 owned 0
@@ -136,7 +136,7 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
 inline const std::string replicas = squeezed(R"(program replicas
 shards 1
 micro_batches 1
-embeddings_slices 1
+embeddings_parts 1
 groups 1
 replicas 2
 communicator replicas

@@ -102,10 +102,10 @@ inline RankProgram rank_of(std::istream& words) {
     char slash = 0;
     if (slot.valid())
       rank.slots[index_of(slot.cls)] = slot.index;
-    else if (word == "slice")
-      words >> rank.slice;
+    else if (word == "part")
+      words >> rank.part;
     else if (word == "embeddings")
-      words >> rank.embeddings_slice;
+      words >> rank.embeddings_part;
     else if (Part& part = word == "kept" ? rank.kept : rank.partial; true)
       words >> part.index >> slash >> part.count;
   }
@@ -119,8 +119,8 @@ inline RankProgram rank_of(std::istream& words) {
 inline Program parse_program(const std::string& text) {
   static const std::map<std::string, int Program::*> numbers = {{"shards", &Program::shards},
       {"micro_batches", &Program::micro_batches},
-      {"embeddings_slices", &Program::embeddings_slices},
-      {"owned_slices", &Program::owned_slices},
+      {"embeddings_parts", &Program::embeddings_parts},
+      {"owned_parts", &Program::owned_parts},
       {"shard_parts", &Program::shard_parts},
       {"replicas", &Program::replicas},
       {"slices", &Program::slices},

@@ -76,7 +76,7 @@ private:
 
   [[nodiscard]] int width(SlotClass cls) const {
     if (of_embeddings(cls))
-      return per_slice * p_.embeddings_slices;
+      return per_part * p_.embeddings_parts;
     const bool per_micro_batch = cls == SlotClass::saved || cls == SlotClass::deferred ||
                                  cls == SlotClass::hidden || cls == SlotClass::squares;
     return per_micro_batch ? 1 : p_.shard_parts;
@@ -84,13 +84,13 @@ private:
 
   /// What the rank keeps of each of its shards, and of the embeddings.
   [[nodiscard]] Run owned_run(int r) const {
-    const int each = p_.shard_parts / p_.owned_slices;
-    return {p_.ranks[r].slice * each, (p_.ranks[r].slice + 1) * each};
+    const int each = p_.shard_parts / p_.owned_parts;
+    return {p_.ranks[r].part * each, (p_.ranks[r].part + 1) * each};
   }
 
   [[nodiscard]] Run embeddings_run(int r) const {
-    const int slice = p_.ranks[r].embeddings_slice;
-    return slice < 0 ? slices(0, p_.embeddings_slices) : slices(slice, slice + 1);
+    const int part = p_.ranks[r].embeddings_part;
+    return part < 0 ? parts_run(0, p_.embeddings_parts) : parts_run(part, part + 1);
   }
 
   /// What an action touches of its slot k.
@@ -117,7 +117,7 @@ private:
         if (cls == SlotClass::embeddings)
           put(buffer,
               embeddings_run(r),
-              within(first_embeddings(p_.embeddings_slices), embeddings_run(r)));
+              within(first_embeddings(p_.embeddings_parts), embeddings_run(r)));
         if (cls == SlotClass::owned)
           put(buffer,
               owned_run(r),
@@ -360,8 +360,8 @@ private:
     case Kind::loss: {
       const Buffer head = picked(now.held[1], positions(p_, End::head));
       out(0) = {loss(in(0), head, m)};
-      add(2, positions(p_, End::head), [&](int slice) {
-        return head_gradient(in(0), head, m, slice);
+      add(2, positions(p_, End::head), [&](int part) {
+        return head_gradient(in(0), head, m, part);
       });
       break;
     }
@@ -377,8 +377,8 @@ private:
       add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
       break;
     case Kind::embed_backward:
-      add(1, positions(p_, End::embedding), [&](int slice) {
-        return embed_gradient(in(0), m, slice);
+      add(1, positions(p_, End::embedding), [&](int part) {
+        return embed_gradient(in(0), m, part);
       });
       break;
     case Kind::square: {
@@ -402,7 +402,7 @@ private:
 
   /// What a rank updates of a shard or of the embeddings.
   [[nodiscard]] Run updated(int r, const Action& a) const {
-    return of_embeddings(a.payload) ? slices(a.shard, a.shard + 1) : owned_run(r);
+    return of_embeddings(a.payload) ? parts_run(a.shard, a.shard + 1) : owned_run(r);
   }
 
   void update_weights(int r, const Action& a, const Running& now) {

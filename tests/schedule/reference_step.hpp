@@ -6,7 +6,7 @@
 /// A training step on made-up numbers, done plainly: what any program must compute.
 namespace minitaw::schedule::reference {
 using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard or slice. Gradients add, all else is mixed beyond
+/// A buffer: a number, or one per part of a shard or of the embeddings. Gradients add, all else is mixed beyond
 /// recognition.
 using Buffer = std::vector<Number>;
 
@@ -45,29 +45,29 @@ inline Buffer first_weights(int shard, int parts) {
   return weights;
 }
 
-/// Numbers of a slice of the embeddings: one of the embedding, one of final norm and head.
-constexpr int per_slice = 2;
+/// Numbers of a part of the embeddings: one of the embedding, one of final norm and head.
+constexpr int per_part = 2;
 
-inline Run slices(int begin, int end) {
-  return {per_slice * begin, per_slice * end};
+inline Run parts_run(int begin, int end) {
+  return {per_part * begin, per_part * end};
 }
 
 inline Buffer first_embeddings(int count) {
   Buffer embeddings;
-  for (int i = 0; i < per_slice * count; ++i)
+  for (int i = 0; i < per_part * count; ++i)
     embeddings.push_back(mix(2, i));
   return embeddings;
 }
 
 /// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a
-/// slice.
+/// part.
 enum class End { embedding, head };
 
 inline std::vector<int> positions(const Program& p, End end) {
   std::vector<int> result;
   const int which = end == End::embedding ? 0 : 1;
-  for (int i = 0; i < per_slice * p.embeddings_slices; ++i)
-    if ((p.embeddings_split ? i / per_slice : i % per_slice) == which)
+  for (int i = 0; i < per_part * p.embeddings_parts; ++i)
+    if ((p.embeddings_split ? i / per_part : i % per_part) == which)
       result.push_back(i);
   return result;
 }
@@ -92,8 +92,8 @@ inline Number loss(Number x, const Buffer& head, int m) {
   return mix(mix(mix(5, x), m), head);
 }
 
-inline Number head_gradient(Number x, const Buffer& head, int m, int slice) {
-  return mix(mix(loss(x, head, m), 6), slice);
+inline Number head_gradient(Number x, const Buffer& head, int m, int part) {
+  return mix(mix(loss(x, head, m), 6), part);
 }
 
 inline Number backward(Number x, Number saved, const Buffer& w, int s) {
@@ -104,8 +104,8 @@ inline Number weight_gradient(Number x, Number saved, int s, int part) {
   return mix(mix(mix(mix(8, x), saved), s), part);
 }
 
-inline Number embed_gradient(Number x, int m, int slice) {
-  return mix(mix(mix(9, x), m), slice);
+inline Number embed_gradient(Number x, int m, int part) {
+  return mix(mix(mix(9, x), m), part);
 }
 
 inline Number square(Number gradient) {
@@ -128,8 +128,8 @@ inline Weights expected(const Program& p) {
   std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
   for (int s = 0; s < p.shards; ++s)
     weights.push_back(first_weights(s, p.shard_parts));
-  Buffer embeddings = first_embeddings(p.embeddings_slices),
-         embeddings_gradient(per_slice * p.embeddings_slices);
+  Buffer embeddings = first_embeddings(p.embeddings_parts),
+         embeddings_gradient(per_part * p.embeddings_parts);
   for (int m = 0; m < p.micro_batches; ++m) {
     Number x = embed(picked(embeddings, embedding), m);
     std::vector<Number> saved;

@@ -105,7 +105,7 @@ const std::array by_hand = std::to_array<ByHand>({
 });
 
 std::string program_of(const std::string& action, bool alone) {
-  std::string text = "program one\nshards 1\nmicro_batches 1\nembeddings_slices 5\ngroups "
+  std::string text = "program one\nshards 1\nmicro_batches 1\nembeddings_parts 5\ngroups "
                      "5\ncommunicator ring 2 0 3 1 4\n";
   for (int r = 0; r < 5; ++r)
     text += fmt::format("rank {} slots owned\n{}",
@@ -173,7 +173,7 @@ TEST(MemoryAccount, RelayByHand) {
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
     EXPECT_EQ(f.optimiser,
         (std::vector<std::size_t>{
-            rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
+            rounded(states * s0 * 4), rounded(states * layout.embeddings.part * 4)}));
     EXPECT_EQ(f.staging, 2 * piece_bytes);  // the inputs_recv lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), std::accumulate(f.by_kind.begin(), f.by_kind.end(), std::uint64_t{0}));
@@ -317,7 +317,7 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
     const std::vector<Footprint> all = memory(program, layout);
     for (int r = 0; r < 6; ++r) {
       const std::size_t shard = layout.shards[r].elements,
-                        ends = r % 5 == 0 ? layout.embeddings.slice : 0;
+                        ends = r % 5 == 0 ? layout.embeddings.part : 0;
       const Kept kept = kept_by_hand(recompute, r);
       const std::size_t of_block = 6 * sum_of(kept.saved) + (r + 1) * sum_of(kept.deferred);
       EXPECT_EQ(bytes_of(all[r], Memory::activations),

@@ -86,7 +86,7 @@ void insert_action(RankProgram& rank, int i, const Action& action) {
 }
 
 /// One random defect: a wait dropped or shortened, two actions of a lane swapped, an operand or
-/// flag changed, an action lost or repeated, another slice kept. Returns what was done; empty if
+/// flag changed, an action lost or repeated, another part kept. Returns what was done; empty if
 /// nothing changed.
 std::string mutate(Program& program, std::mt19937& random) {
   RankProgram& rank = program.ranks[draw(random, static_cast<int>(program.ranks.size()))];
@@ -104,8 +104,8 @@ std::string mutate(Program& program, std::mt19937& random) {
   case 8: return change(a.part, a.parts, random) ? "part" : "";
   case 9:
     if (program.embeddings_split)
-      return change(rank.embeddings_slice, program.embeddings_slices, random) ? "slice" : "";
-    return change(rank.slice, program.owned_slices, random) ? "slice" : "";
+      return change(rank.embeddings_part, program.embeddings_parts, random) ? "part" : "";
+    return change(rank.part, program.owned_parts, random) ? "part" : "";
   case 10: remove_action(rank, i); return "removed";
   default: insert_action(rank, i, Action(a)); return "repeated";
   }

@@ -196,7 +196,7 @@ TEST(Costs, BytesThatAreTouchedByHand) {
   for (const char* end : {"embed m0", "dembed m0"})
     EXPECT_EQ(touched(end), 2.0 * 51 * 24 * 2);
   EXPECT_EQ(touched("update W0"), (7 * 4 + 2) * shard);
-  EXPECT_EQ(touched("update E0"), (7 * 4 + 2) * static_cast<double>(layout.embeddings.slice));
+  EXPECT_EQ(touched("update E0"), (7 * 4 + 2) * static_cast<double>(layout.embeddings.part));
 }
 
 /// Of a part in bf16: weights read and written; gradients read and added in fp32, the first

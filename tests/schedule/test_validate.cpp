@@ -160,7 +160,7 @@ CopyNotUpdated | exact gradients | pipeline
   | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1
   | h0 is not updated as a whole
 NoMicroBatches | exact gradients | relay | micro_batches 2 => micro_batches 0 | slices do not fit
-AThirdSlice | exact gradients | pipeline | embeddings_slices 2 => embeddings_slices 3
+AThirdSlice | exact gradients | pipeline | embeddings_parts 2 => embeddings_parts 3
   | slices do not fit
 NoEmbeddings | exact gradients | relay | e1 f1 owned => owned | no rank holds the embeddings
 SliceNotGathered | exact gradients | relay |  4 inputs_recv all_gather E e0 @world after compute:9~
@@ -422,7 +422,7 @@ std::vector<Broken> broken_programs() {
       {"GathersEndsTooSoon",
           fresh,
           planted("fsdp", without(of_ends)),
-          "slice 0 is not updated yet"},
+          "part 0 is not updated yet"},
       {"WeightsAreAddedUp",
           fresh,
           planted("tawpipe", each([](Action& a) {

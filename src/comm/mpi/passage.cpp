@@ -126,15 +126,14 @@ private:
 
 class Passage final : public Operation {
 public:
-  Passage(Route route, const std::atomic<bool>& cancelled)
+  explicit Passage(Route route)
       : route_(std::move(route)),
-        cancelled_(cancelled),
         landing_(route_.landing, route_.piece_bytes),
         loading_(route_.loading, route_.piece_bytes),
         sends_(Requests::Way::send, route_.to, route_.tag, route_.comm),
         receives_(Requests::Way::receive, route_.from, route_.tag, route_.comm) {}
 
-  /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
+  /// If it is not over (another has failed), no copy reads or writes the buffer afterwards.
   ~Passage() override {
     if (done_ || route_.copier == nullptr)
       return;
@@ -143,13 +142,11 @@ public:
         try {
           route_.copier->wait(way, queue);
         } catch (const std::exception&) {
-          // a failed copy touches its buffer no more; who cancelled reports
+          // a failed copy touches its buffer no more; the first failure is reported
         }
   }
 
   bool advance() override {
-    if (cancelled_.load(std::memory_order_relaxed))
-      throw Cancelled();
     bool moved = post_receives();
     moved |= start_loads();
     while (ready()) {
@@ -267,7 +264,6 @@ private:
   }
 
   Route route_;
-  const std::atomic<bool>& cancelled_;
   Slots landing_, loading_;
   Requests sends_, receives_;
   std::size_t next_ = 0;         ///< step to execute
@@ -279,7 +275,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Operation> make_passage(Route route, const std::atomic<bool>& cancelled) {
-  return std::make_unique<Passage>(std::move(route), cancelled);
+std::unique_ptr<Operation> make_passage(Route route) {
+  return std::make_unique<Passage>(std::move(route));
 }
 }  // namespace minitaw::comm::mpi

@@ -42,6 +42,6 @@ struct Route {
 };
 
 /// The operation that executes the steps of a route: receives and fetches run some steps ahead. A
-/// slot is written again when all that read it is over. `cancelled` ends it.
-std::unique_ptr<Operation> make_passage(Route route, const std::atomic<bool>& cancelled);
+/// slot is written again when all that read it is over.
+std::unique_ptr<Operation> make_passage(Route route);
 }  // namespace minitaw::comm::mpi

@@ -45,22 +45,22 @@ private:
   std::unique_ptr<Operation> first_, second_;
 };
 
-/// The steps of a member in which slice `first` starts at it, those below arrive one by one and are
-/// passed on, but for the last. Slices go round `window` pieces at a time: with few slots, pieces
+/// The steps of a member in which share `first` starts at it, those below arrive one by one and are
+/// passed on, but for the last. Shares go round `window` pieces at a time: with few slots, pieces
 /// are passed on before all own are sent.
 std::vector<Step> ring_steps(
     int members, const Collective& c, int first, std::size_t piece_bytes, std::size_t window) {
-  std::vector<std::vector<Bytes>> slices;  // in the order in which they come by
+  std::vector<std::vector<Bytes>> shares;  // in the order in which they come by
   std::size_t longest = 0;
   for (int step = 0; step < members; ++step) {
-    slices.push_back(cut(c, slice(c.elements, members, first - step), piece_bytes));
-    longest = std::max(longest, slices.back().size());
+    shares.push_back(cut(c, share_of(c.elements, members, first - step), piece_bytes));
+    longest = std::max(longest, shares.back().size());
   }
   std::vector<Step> steps;
   for (std::size_t begin = 0; begin < longest; begin += std::min(window, longest))
-    for (std::size_t s = 0; s < slices.size(); ++s)
-      for (std::size_t k = begin; k < slices[s].size() && k - begin < window; ++k)
-        steps.push_back({slices[s][k], s > 0, s + 1 < slices.size()});
+    for (std::size_t s = 0; s < shares.size(); ++s)
+      for (std::size_t k = begin; k < shares[s].size() && k - begin < window; ++k)
+        steps.push_back({shares[s][k], s > 0, s + 1 < shares.size()});
   return steps;
 }
 
@@ -162,16 +162,6 @@ public:
     return std::ranges::any_of(lanes_, stages) ? 1 : 2;
   }
 
-  void cancel() override { cancelled_.store(true); }
-
-  /// After cancel(), messages may be under way that nobody receives. MPI keeps their communicators,
-  /// so that they match no others in later ones.
-  ~MpiTransport() override {
-    if (cancelled_.load())
-      for (OwnComm& comm : comms_)
-        comm.comm = MPI_COMM_NULL;
-  }
-
 private:
   /// A ring stands still with fewer slots (docs/decisions/0006-pinned-slots.md).
   static void require_slots(const LaneMemory& lane) {
@@ -202,7 +192,7 @@ private:
 
   Started passage(Route route, schedule::Payload payload) const {
     route.comm = comms_[index_of(schedule::traffic_of(payload))].comm;
-    return make_passage(std::move(route), cancelled_);
+    return make_passage(std::move(route));
   }
 
   /// Does all that can be done without waiting.
@@ -212,7 +202,6 @@ private:
   }
 
   LaneMemories lanes_;
-  std::atomic<bool> cancelled_{false};
   /// For each kind of traffic, by which MPI's calls count (sends.hpp). Lanes share them; their tags
   /// differ.
   std::array<OwnComm, schedule::traffic_kinds> comms_;

@@ -148,10 +148,8 @@ public:
 
   Communicators& operator=(Communicators&&) = delete;
 
-  /// Orderly, on all ranks, unless something was cancelled or fails.
+  /// Orderly, on all ranks, unless something fails.
   ~Communicators() {
-    if (cancelled_)
-      return;
     try {
       const auto limit = Clock::now() + std::chrono::seconds(30);
       for (Member& member : members_)
@@ -175,8 +173,7 @@ public:
     return *found;
   }
 
-  /// Launches all calls of `issue` as one operation; returns when it is on its queue, or throws
-  /// Cancelled.
+  /// Launches all calls of `issue` as one operation; returns when it is on its queue.
   void launch(Communicator& communicator, const Work& issue) {
     const std::scoped_lock turn(turn_);
     use([&] { in_group(api_, issue); });
@@ -186,33 +183,16 @@ public:
   /// Throws Error if NCCL reports a failure; does nothing while another thread calls NCCL.
   void poll() {
     const std::unique_lock lock(calls_, std::try_to_lock);
-    if (!lock || cancelled_)
+    if (!lock)
       return;
     for (const Member& member : members_)
       (void)member.communicator->ready();  // still under way is no failure
-  }
-
-  /// Ends all waits and aborts; not if a thread is stuck in NCCL for a second
-  /// (NCCL_COMM_BLOCKING=1).
-  void cancel() {
-    if (cancelled_.exchange(true))
-      return;
-    const auto limit = Clock::now() + std::chrono::seconds(1);
-    std::unique_lock lock(calls_, std::try_to_lock);
-    while (!lock && Clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      (void)lock.try_lock();
-    }
-    if (lock)
-      abort();
   }
 
 private:
   /// A call that is no group; `call` is the only one to use NCCL meanwhile.
   void use(const Work& call) {
     const std::scoped_lock lock(calls_);
-    if (cancelled_)
-      throw Cancelled();
     call();
   }
 
@@ -271,7 +251,6 @@ private:
 
   Api& api_;
   WaitPolicy policy_;
-  std::atomic<bool> cancelled_{false};
   std::mutex turn_;   ///< of a lane, for a whole operation
   std::mutex calls_;  ///< for a moment
   std::unique_ptr<Communicator> world_;
@@ -309,8 +288,6 @@ public:
   const char* bytes_source() const override { return "by formula"; }
 
   void poll() override { communicators_.poll(); }
-
-  void cancel() override { communicators_.cancel(); }
 
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
@@ -370,13 +347,13 @@ private:
         };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
-      const Range own = slice(c.elements, members, self.index);
+      const Range own = share_of(c.elements, members, self.index);
       if (!gathers && kind != Kind::reduce_scatter)
         return call(kind, c.data, c.data, c.elements, root);
       if (c.elements % members == 0)
         return call(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
       for (int member = 0; member < members; ++member)
-        if (const Range part = slice(c.elements, members, member); part.count > 0)
+        if (const Range part = share_of(c.elements, members, member); part.count > 0)
           call(gathers ? Kind::broadcast : Kind::reduce, at(part), at(part), part.count, member);
     });
   }

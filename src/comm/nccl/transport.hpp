@@ -26,8 +26,7 @@ std::size_t scratch_bytes(const schedule::Program& program);
 /// keep each to one lane, as schedule::lane_of() does.
 ///
 /// sent() counts a message where it is handed to NCCL, and a collective by the rule of
-/// schedule/account.hpp: NCCL does not say which way it takes. cancel() aborts all communicators,
-/// so that what is on the device queues ends as well.
+/// schedule/account.hpp: NCCL does not say which way it takes.
 ///
 /// Collective over `world`, the ranks of the program (else LogicError), each with a device of its
 /// own, current on the calling thread. Throws Error if NCCL fails, or does not find all ranks

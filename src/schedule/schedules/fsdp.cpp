@@ -7,8 +7,8 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice of
-/// each. On two levels, a rail of ranks, one of each group, exchanges slices first: one copy of
+/// Gathers the parts of a shard on all ranks and scatters gradients; every rank owns one part of
+/// each. On two levels, a rail of ranks, one of each group, exchanges parts first: one copy of
 /// each run crosses to a group, where its ranks gather it.
 class Sharding {
 public:
@@ -21,9 +21,9 @@ public:
         kept_(builder, builder.everyone(), keeping_) {
     const Groups& groups = builder.groups();
     for (const int r : builder.everyone()) {
-      // Ranks of one all-gather own neighbouring slices, so that they gather one run.
-      const int slice = two_levels_ ? groups.local(r) * groups.count() + groups.group_of(r) : r;
-      builder.own_slice(r, {slice, builder.ranks()});
+      // Ranks of one all-gather own neighbouring parts, so that they gather one run.
+      const int part = two_levels_ ? groups.local(r) * groups.count() + groups.group_of(r) : r;
+      builder.own_part(r, {part, builder.ranks()});
       for (int s = 0; s < builder.shards(); ++s)
         builder.own(r, s);
     }
@@ -65,7 +65,7 @@ public:
     return keeping_.sums == Holder::rank ? kept_.sums_of(shard) : new_buffers(SlotClass::gradient);
   }
 
-  /// Adds the gradient to the accumulators of the slices, or to the sums until the `last`
+  /// Adds the gradient to the accumulators of the parts, or to the sums until the `last`
   /// micro-batch.
   void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;

@@ -166,7 +166,7 @@ struct Transfers {
 
   explicit Transfers(const std::array<std::string, 4>& lines) {
     std::string text =
-        "program transfers\nshards 4\nmicro_batches 4\nembeddings_slices 4\ngroups 2+2\n"
+        "program transfers\nshards 4\nmicro_batches 4\nembeddings_parts 4\ngroups 2+2\n"
         "communicator world 0 1 2 3\n";
     for (int r = 0; r < 4; ++r)
       text += fmt::format(
