@@ -85,12 +85,12 @@ struct Tokens {
 
   explicit Tokens(const Shape& s) : values(1, s.tokens(), {.scale = static_cast<float>(s.vocab)}) {
     std::vector<std::int32_t> given, by_token(count()),
-        begins(model::most_segments(s.vocab, count()));
+        begins(model::most_starts(s.vocab, count()));
     for (std::int64_t t = 0; t < count(); ++t)
       given.push_back(static_cast<std::int32_t>(at(t)));
     begins.resize(model::sort_positions(by_token, begins, given, s.vocab));
     positions = on_device(by_token);
-    segments = on_device(begins);
+    starts = on_device(begins);
   }
 
   static View on_device(const std::vector<std::int32_t>& list) {
@@ -109,7 +109,7 @@ struct Tokens {
   [[nodiscard]] std::int64_t count() const { return values.cols(); }
 
   Values<std::int32_t> values;
-  View positions, segments;
+  View positions, starts;
 };
 
 /// How many different ones there are among T random tokens of V.
@@ -166,7 +166,7 @@ void add_embedding_of(Kernels& kernels, const Shape& s) {
               dx.matrix(),
               tokens.values.vector(),
               tokens.positions,
-              tokens.segments);
+              tokens.starts);
         };
         return Problem{
             [=] { dtable.reset(); }, run, [=] { return error_of_table(tokens, dtable, dx); }};

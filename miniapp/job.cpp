@@ -15,7 +15,7 @@
 
 namespace minitaw::app {
 namespace {
-/// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
+/// OMP_NUM_THREADS, else this rank's share of the cores that it may run on.
 int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
@@ -23,9 +23,8 @@ int threads_of(const topology::Placement& place) {
   return std::max(1, std::min<int>(place.cores.size(), place.node_cores / here));
 }
 
-/// What every rank does before they work together. All of them learn of one that fails, and where
-/// it is.
-void start(int rank, const std::string& host, const std::function<void()>& work) {
+/// Executes `work` on every rank. If it fails on some, all throw, with the rank and its host.
+void agree_by_rank(int rank, const std::string& host, const std::function<void()>& work) {
   harness::agree(MPI_COMM_WORLD, [&] {
     try {
       work();
@@ -36,7 +35,7 @@ void start(int rank, const std::string& host, const std::function<void()>& work)
 }
 
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
-  // Its warnings speak to people who set up OpenMP by hand.
+  // Its warnings are about settings of OpenMP that we make ourselves.
   auto settings =
       Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
   if (device.index >= 0)
@@ -51,19 +50,20 @@ std::string text_of(const topology::Device& device, int threads) {
       "device {}, {}, {:.1f} GiB", device.index, device.name, 0x1p-30 * device.bytes);
 }
 
-/// On rank 0; elsewhere none.
+/// The texts of all ranks, on rank 0; elsewhere none.
 std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_lists(text, MPI_COMM_WORLD, "gathering texts of ranks");
 }
 
-/// What precedes Kokkos: all ranks learn of each other and of their nodes. Collective.
+/// Lets all ranks learn of each other, of their nodes and devices. Kokkos starts afterwards.
+/// Collective.
 Site look_around(int rank, const JobFlags& flags) {
   // 1. Nodes, cores, threads.
   Site site{.place = comm::mpi::detect_placement(MPI_COMM_WORLD)};
   const topology::Placement& place = site.place;
   site.threads = threads_of(place);
 
-  // 2. Hosts: rank 0 knows that of every node, other ranks that of their own.
+  // 2. Host names: rank 0 has all, others their own.
   std::map<int, std::string> hosts = {{place.node, place.host}};
   const std::vector<std::string> all_hosts = gather(place.host);
   for (const int r : indices(all_hosts))
@@ -71,7 +71,7 @@ Site look_around(int rank, const JobFlags& flags) {
   site.hosts = record::HostNames(std::move(hosts), flags.hosts);
 
   // 3. Devices: ranks of a node take them in turn.
-  start(rank, site.hosts.text(place.node), [&] {
+  agree_by_rank(rank, site.hosts.text(place.node), [&] {
     const std::vector<topology::Device> visible = topology::visible_devices();
     if (!visible.empty())
       site.device = visible[place.local_rank % visible.size()];
@@ -82,8 +82,8 @@ Site look_around(int rank, const JobFlags& flags) {
   site.shared_devices =
       MpiJob::on_root([&] { return topology::shared_device(site.uuids).has_value(); });
 
-  // 5. Processors and adapters: one rank of each node looks. Nodes of scripts/cluster have the
-  // cores of one machine.
+  // 5. Processors and adapters: one rank of each node looks. All nodes of scripts/cluster are one
+  // machine.
   const topology::Site mine = place.local_rank == 0 ? topology::look() : topology::Site();
   const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
   const std::vector<std::string> units = gather(text_of(site.device, site.threads));
@@ -107,7 +107,7 @@ Site look_around(int rank, const JobFlags& flags) {
   return site;
 }
 
-/// Collective.
+/// Makes the instruments. Collective.
 harness::Instruments instruments_of(const Site& site) {
   const bool on_host = kernels::on_host;
   return make_instruments({.place = site.place,
@@ -117,7 +117,7 @@ harness::Instruments instruments_of(const Site& site) {
       .shared_devices = site.shared_devices});
 }
 
-/// Every rank of this node has its compute threads and one that communicates.
+/// How ranks wait, where each rank of this node has compute threads and one that communicates.
 comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
   const int ranks = place.nodes.size(place.node);
   comm::WaitPolicy policy = comm::wait_policy(place.node_cores, ranks * (threads + 1));
@@ -134,21 +134,22 @@ std::string kokkos_version() {
       Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Ends the process without MPI, which does not answer.
+/// Ends the process; MPI does not answer.
 void end_without_mpi(const std::string& report) {
   print_error(report + ": a rank of the job does not answer");
   std::_Exit(1);
 }
 
-/// Ends the job. The report is printed, by the instrument that knows the cause if there is one.
+/// Prints the report, or lets the instrument that knows the cause print it; records it; ends the
+/// job.
 void end_job(int rank,
     const harness::Instruments& instruments,
     const std::string& report,
     const MpiJob::Record& record) {
   using namespace std::chrono_literals;
-  constexpr auto time_to_record = 5s;  // rank 0's, before others end the job
+  constexpr auto time_to_record = 5s;  // rank 0 records before others end the job
   constexpr auto time_to_print = 2s;   // mpiexec drops output that it has not passed on by the end
-  static constexpr auto most = 20s;    // for all, even if a file or MPI does not answer
+  static constexpr auto most = 20s;    // for all of this, even if a file or MPI does not answer
   std::thread([] {
     std::this_thread::sleep_for(most);
     std::_Exit(1);
@@ -185,12 +186,12 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
 }
 
 MpiJob::MpiJob(const comm::mpi::Environment& mpi, engine::Watchdog& dog, const JobFlags& given)
-    : Site(look_around(mpi.rank(), given)),  // 1 to 5
+    : Site(look_around(mpi.rank(), given)),
       flags(given),
       environment(mpi),
       watchdog(dog),
-      kokkos(kokkos_settings(threads, device)),  // 6. on the device that was chosen
-      instruments(instruments_of(*this)),        // 7. some have threads and communicators
+      kokkos(kokkos_settings(threads, device)),  // on the device that was chosen
+      instruments(instruments_of(*this)),        // some have threads and communicators
       runner(MPI_COMM_WORLD,
           {.step = {.watchdog = &watchdog, .waiting = waiting(place, threads)},
               .shared_devices = shared_devices,
@@ -246,11 +247,11 @@ int JobVerb::execute(const Invocation& invocation) {
   using Seconds = engine::Watchdog::Seconds;
   before_mpi();
   topology::return_freed_memory();
-  const Seconds patience(std::max(flags_.watchdog, 30.0));               // with MPI
-  engine::Watchdog watchdog(Seconds(flags_.watchdog), end_without_mpi);  // it outlives MPI
+  const Seconds patience(std::max(flags_.watchdog, 30.0));
+  engine::Watchdog watchdog(Seconds(flags_.watchdog), end_without_mpi);  // outlives MPI
   watchdog.phase("the start of MPI", patience);
   const comm::mpi::Environment environment(invocation.argc, invocation.argv);
-  std::optional<MpiJob> mpi;  // it lives while errors are told: its end may wait for other ranks
+  std::optional<MpiJob> mpi;  // outlives the handlers: its end may wait for other ranks
   const auto ends_mpi = [&] {
     watchdog.on_expiry(end_without_mpi);
     watchdog.phase("the end of MPI", patience);
@@ -265,7 +266,8 @@ int JobVerb::execute(const Invocation& invocation) {
     mpi.emplace(environment, watchdog, flags_);
     watchdog.pause();
     mpi->record_by();
-    start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
+    agree_by_rank(
+        environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
     if (!flags_.share_devices)
       harness::agree(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
     const int code = work(invocation, *mpi);

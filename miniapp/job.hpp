@@ -11,32 +11,31 @@
 
 namespace minitaw::app {
 struct JobFlags {
-  double watchdog = engine::default_stall_limit
-                        .count();  ///< seconds without progress after which a step is given up
+  /// Seconds without progress after which a step is given up.
+  double watchdog = engine::default_stall_limit.count();
   bool share_devices = false;
-  bool timeline = false;                ///< results keep that of a step
+  bool timeline = false;                ///< results keep the timeline of a step
   bool hosts = false;                   ///< host names are shown and kept
-  std::optional<std::uint64_t> memory;  ///< bytes that each rank may take; nothing: what is free
+  std::optional<std::uint64_t> memory;  ///< bytes that each rank may take; none: what is free
 };
 
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
-/// What the ranks of a job know of the machine, before Kokkos starts.
+/// The machine as the ranks of a job see it, before Kokkos starts.
 struct Site {
   topology::Placement place;
   int threads = 1;
   record::HostNames hosts{};
   topology::Device device{};                 ///< of this rank; index -1: none
-  std::vector<std::string> uuids{};          ///< on rank 0, of each rank's device; empty on a host
+  std::vector<std::string> uuids{};          ///< on rank 0: of each rank's device; empty on a host
   bool shared_devices = false;               ///< some ranks use the same device
   std::vector<topology::RankPlace> ranks{};  ///< on rank 0
   int adapters = 0;                          ///< of the node that has fewest
 };
 
-/// The base of every verb that computes: Kokkos, the placement of the ranks, and the runner of
-/// cases. One per process.
+/// A job that computes: Kokkos, the placement of its ranks, the runner of cases. One per process.
 struct MpiJob : Site {
-  /// What rank 0 does with the reason before a job ends that stands still.
+  /// Records why a job that stands still ends. Called on every rank.
   using Record = std::function<void(const std::string& reason)>;
 
   /// Collective: every rank throws if one of them has no device.
@@ -47,7 +46,7 @@ struct MpiJob : Site {
 
   bool is_root() const { return environment.rank() == 0; }
 
-  /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there.
+  /// Executes `work` on rank 0 and returns its result on every rank. Every rank throws if it fails.
   /// Collective.
   template <class Work>
   static auto on_root(const Work& work) {
@@ -64,14 +63,14 @@ struct MpiJob : Site {
 
   std::string map_text() const { return record::map_text(ranks, hosts); }
 
-  /// Program, ranks, settings, shaped links and notes: who computes what, and where.
+  /// Text above a table: version, ranks, settings, shaped links, notes.
   std::string head_text(const deck::Deck& deck) const;
 
   /// For a record: hosts, cores, devices and processors of all ranks, libraries of the build.
   record::Provenance provenance(
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
-  /// From now on `record` is called before the job ends because the watchdog's time is over.
+  /// Sets what is called before the watchdog ends the job.
   void record_by(Record record = [](const std::string&) {});
 
   const JobFlags flags;
@@ -86,9 +85,8 @@ struct MpiJob : Site {
 class JobVerb : public Verb {
 public:
   using Verb::Verb;
-  /// Works inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and
-  /// becomes an exit code. An exception of one rank ends the job, because the others may wait for
-  /// it.
+  /// Executes work() inside MPI and Kokkos. An exception that all ranks agree on is printed by rank
+  /// 0 and becomes an exit code. Any other ends the job, because other ranks may wait for this one.
   int execute(const Invocation& invocation) final;
 
 protected:
@@ -97,7 +95,7 @@ protected:
 private:
   virtual void before_mpi() {}
 
-  /// The exit code.
+  /// Returns the exit code.
   virtual int work(const Invocation& invocation, MpiJob& mpi) = 0;
 };
 }  // namespace minitaw::app

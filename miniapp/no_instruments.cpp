@@ -3,8 +3,7 @@
 #include "instruments.hpp"
 
 namespace minitaw::app {
-void add_instruments(
-    CLI::App& /*app*/, const Invocation& /*invocation*/, Verbs& /*verbs*/) {}
+void add_instruments(CLI::App& /*app*/, const Invocation& /*invocation*/, Verbs& /*verbs*/) {}
 
 record::Remarks remarks() {
   return {};

@@ -402,7 +402,8 @@ public:
             "bytes, memory and idle time of every case, without running it; needs no MPI job") {
     add_deck(command_, options_.deck);
     CLI::Option* json = add_json(command_, options_.json);
-    command_.add_flag(
+    command_
+        .add_flag(
             "--program", options_.program, "the actions of every rank of the one case that is left")
         ->excludes(json);
     add_memory(command_,
@@ -415,7 +416,8 @@ public:
         options_.machine.device.flops,
         fmt::format("assumed rate of a rank ({:.0f}e12: 40% of an H100 SXM in dense bf16)",
             options_.machine.device.flops * 1e-12));
-    command_.add_option("--adapters",
+    command_
+        .add_option("--adapters",
             options_.machine.adapters,
             "network adapters of each node: what rails=auto becomes")
         ->check(CLI::Range(1, 64))

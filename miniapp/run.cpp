@@ -11,7 +11,8 @@ public:
   explicit RunVerb(CLI::App& app)
       : JobVerb(app, "run", "run every case of a deck; start it with mpiexec or srun") {
     add_deck(command_, deck_);
-    command_.add_option("-o,--output",
+    command_
+        .add_option("-o,--output",
             options_.output,
             "result file; if it exists, finished cases are kept and not run again (default: the "
             "deck's name "
@@ -20,10 +21,10 @@ public:
     command_.add_flag("--retry",
         options_.retry,
         "run those cases of the file again that ended wrong, oom, timeout or error");
-    command_.add_flag("--interleave",
-        options_.interleave,
-        "run the repetitions of all cases in random order");
-    command_.add_option("--time-limit",
+    command_.add_flag(
+        "--interleave", options_.interleave, "run the repetitions of all cases in random order");
+    command_
+        .add_option("--time-limit",
             options_.time_limit,
             "stop before so many seconds are over, everything saved (default: the end of the Slurm "
             "job, if there is one)")
@@ -32,7 +33,8 @@ public:
     add_flops(command_,
         "--peak",
         options_.peak,
-        "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of its "
+        "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of "
+        "its "
         "datasheet, for NVIDIA's data-centre devices)");
     command_.add_flag("--timeline",
         flags_.timeline,
@@ -48,7 +50,8 @@ private:
 
   int work(const Invocation& invocation, MpiJob& mpi) override {
     if (options_.output.empty())
-      options_.output = std::filesystem::path(deck_.path).filename().replace_extension(".h5").string();
+      options_.output =
+          std::filesystem::path(deck_.path).filename().replace_extension(".h5").string();
     if (!mpi.is_root())
       catch_signals_silently();
     mpi.watchdog.phase("reading deck and result file");

@@ -5,8 +5,7 @@
 #include <optional>
 #include "print.hpp"
 
-// CLI11 costs six seconds of compiling wherever it is included: only the files that add options do
-// so.
+// CLI11 takes six seconds to compile: only files that add options include it.
 namespace CLI {
 class App;
 class Option;
@@ -28,7 +27,7 @@ public:
   Verb& operator=(Verb&&) = delete;
   virtual ~Verb() = default;
   bool is_chosen() const;
-  /// Executes the verb with the options that were parsed. The exit code.
+  /// Executes the verb with the options that were parsed. Returns the exit code.
   virtual int execute(const Invocation& invocation) = 0;
 
 protected:

@@ -285,11 +285,11 @@ private:
 class Verify final : public JobVerb {
 public:
   explicit Verify(CLI::App& app)
-      : JobVerb(app,
-            "verify",
-            "compare losses and gradients of every case with the serial reference") {
+      : JobVerb(
+            app, "verify", "compare losses and gradients of every case with the serial reference") {
     add_deck(command_, options_.deck);
-    command_.add_option("--repeat",
+    command_
+        .add_option("--repeat",
             options_.repeat,
             "instead: execute the first step of every case so many times, and compare every bit")
         ->check(CLI::Range(2, 10'000))

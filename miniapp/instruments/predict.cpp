@@ -236,11 +236,13 @@ class Predict final : public Verb {
 public:
   explicit Predict(CLI::App& app) : Verb(app, "predict", predict_purpose) {
     add_deck(command_, options_.deck);
-    command_.add_option(
+    command_
+        .add_option(
             "--machine", options_.machine, "TOML file that describes the machine (docs/predict.md)")
         ->required()
         ->type_name("FILE");
-    command_.add_option("--machine-set",
+    command_
+        .add_option("--machine-set",
             options_.changes,
             "change a key of the machine: between.rate='25 Gbit/s'")
         ->type_name("KEY=VALUE");
@@ -250,13 +252,15 @@ public:
         "leave out cases that do not fit device.memory, without predicting them");
     CLI::Option* best = command_.add_flag("--best",
         options_.best,
-        "try schedules and their options, replicas, groups, context, micro-batches and recomputation "
+        "try schedules and their options, replicas, groups, context, micro-batches and "
+        "recomputation "
         "for the sequences of the one case");
     command_.add_option("--time-limit", options_.seconds, "seconds that --best may take")
         ->check(CLI::PositiveNumber)
         ->capture_default_str()
         ->needs(best);
-    command_.add_option("--timeline",
+    command_
+        .add_option("--timeline",
             options_.timeline,
             "write when every action of the predicted steps runs, for scripts/timeline")
         ->type_name("FILE.json")

@@ -47,10 +47,10 @@ screen::Probe probe_of(const ScreenOptions& options, const model::Shape& shape, 
           .shared_devices = mpi.shared_devices,
           .next =
               [&](const std::string& stage) {
-                mpi.runner.advance();
+                mpi.runner.tell_between_cases();
                 mpi.watchdog.phase(stage);
               },
-          .done = [&] { mpi.runner.advance(); }},
+          .done = [&] { mpi.runner.tell_between_cases(); }},
       screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, mpi.shared_devices)};
 }
 
@@ -120,7 +120,8 @@ public:
             "find the rank, node, adapter or link that is slower than its peers; start it with "
             "mpiexec or srun") {
     flags_.watchdog = 60;
-    command_.add_option("--rounds",
+    command_
+        .add_option("--rounds",
             options_.rounds,
             "times that everything is measured; a culprit stands out in most")
         ->check(CLI::Range(2, 100))
@@ -128,12 +129,14 @@ public:
     command_.add_option("--seconds", options_.seconds, "for each measurement")
         ->check(CLI::Range(0.001, 60.0))
         ->capture_default_str();
-    command_.add_option("--least",
+    command_
+        .add_option("--least",
             options_.least,
             "per cent below its peers that make a culprit (default: 10; 20 inside nodes; not for "
             "latencies)")
         ->check(CLI::Range(1.0, 99.0));
-    command_.add_option("--expect",
+    command_
+        .add_option("--expect",
             options_.expect,
             "machine file (see predict) that says what healthy parts reach")
         ->type_name("MACHINE.toml");

@@ -11,8 +11,8 @@
 
 /// Command lines of all programs: CLI11, with errors as everywhere else.
 namespace minitaw::cli {
-/// Parses the command line into the variables of the options of `app`. Returns the text of --help or --version, else an empty one. Throws InputError, with CLI11's
-/// sentence, for a mistake.
+/// Parses the command line into the variables of the options of `app`. Returns the text of --help
+/// or --version, else an empty one. Throws InputError, with CLI11's sentence, for a mistake.
 std::string parse(CLI::App& app, int argc, const char* const* argv);
 /// Refuses what is no number from `least` to `most`, and names the unit ("seconds").
 CLI::Validator number_of(const std::string& unit, double least, double most);

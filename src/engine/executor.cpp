@@ -10,8 +10,8 @@ namespace minitaw::engine {
 namespace {
 using schedule::Lane;
 
-/// Waits for a device: returns when `done()` is true. It asks all the time for 100 microseconds, as
-/// long as short kernels take, then sleeps between, at most 50 microseconds.
+/// Waits for a device. Polls `done()` for 100 microseconds, as long as short kernels take, then
+/// sleeps up to 50 microseconds between polls.
 template <class Done>
 void wait_until(const Done& done) {
   using namespace std::chrono_literals;
@@ -164,7 +164,7 @@ double Executor::step() {
     told_.wait(told);
   });
   low_latency_.set(true);
-  wait_for_communication();  // also where this thread has failed: the other may still be at work
+  wait_for_communication();  // even if this thread has failed
   wait_for_streams();
   return end_step();
 }
@@ -207,11 +207,9 @@ double Executor::end_step() {
   return seconds;
 }
 
-/// The communication thread.
 void Executor::communicate() {
   use_device();
-  // Nanoseconds. Linux lengthens sleeps by 50 microseconds, more than twice what the shortest waits
-  // ask for.
+  // Nanoseconds. Linux may lengthen sleeps by 50 microseconds, twice as long as the shortest ones.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   for (;;) {
     turn_.wait(Turn::calling);
@@ -237,8 +235,8 @@ void Executor::wait_for_communication() const {
   turn_.wait(Turn::communication);
 }
 
-/// Advances lanes until all are done, or a thread has failed: that ends the parts of all. Between,
-/// calls `wait(moved, told)`: told_ was `told` before the lanes were asked.
+/// Advances lanes until all are done, or a thread has failed. Between rounds, calls
+/// `wait(moved, told)`; told_ was `told` before the round.
 template <class Wait>
 void Executor::drive(std::span<Sequence> lanes, const Wait& wait) {
   try {
@@ -274,7 +272,7 @@ void Executor::tell_calling_thread() {
 Standing Executor::standing() const {
   if (!in_step_)
     return {};
-  use_device();  // likewise
+  use_device();  // the watchdog's thread was made before the device was chosen
   Standing found;
   for (const auto& row : schedule::table_of<Lane>) {
     const std::vector<int>& actions = actions_[index_of(row.value)];
@@ -309,11 +307,11 @@ Standing Executor::standing() const {
   return found;
 }
 
-/// For the watchdog, which this lets see a transfer that has failed and no call said so.
+/// Counts progress for the watchdog. Asks the transport for failures that no call has returned.
 long Executor::moves() {
   long sum = 0;
   try {
-    use_device();  // on a thread that was made before the device was chosen
+    use_device();
     transport_.poll();
     for (const auto& queue : queues_)
       sum += queue->begun() + queue->completed();

@@ -9,19 +9,18 @@
 #include "engine/watchdog.hpp"
 
 namespace minitaw::engine {
-/// Actions of a rank that one thread executes in this order, each on its lane's queue and after its
-/// waits: a lane, or all lanes that are streams.
+/// Actions that one thread starts in the order of the program, each on its lane's queue and after
+/// its waits: those of one lane, or of all lanes that are streams.
 class Sequence {
 public:
-  /// What is called on the way of each action; it is over when it has ended, or is submitted to a
-  /// stream.
+  /// Calls made for each action. It ends when it is over, or when a stream has taken it.
   struct Hooks {
     std::function<void()> before_start = [] {};
     std::function<void()> on_end;
   };
 
-  /// `actions`: indices into RankProgram::actions, those of a lane complete and in order. Program,
-  /// `queues` and `starter` outlive this. So many `messages` of one direction may be under way.
+  /// `actions`: indices into RankProgram::actions, each lane complete and in order. `messages`:
+  /// most of one direction that are under way. Program, `queues` and `starter` outlive this.
   Sequence(const schedule::RankProgram& program,
       const std::vector<int>& actions,
       const Queues& queues,
@@ -33,8 +32,8 @@ public:
 
   bool done() const { return next_ == units_.size() && under_way_.empty(); }
 
-  /// Advances what is under way, ends what is over, and starts the next actions if they may start.
-  /// Waits for nothing; returns whether anything moved.
+  /// Advances transfers, ends what is over, and starts the next actions if they may start. Never
+  /// blocks; returns whether anything moved.
   bool advance();
 
 private:
@@ -47,7 +46,7 @@ private:
     const schedule::Action* action;
     Queue* queue;
     int number;               ///< on its queue
-    std::vector<Wait> waits;  ///< those that no earlier unit of the queue had
+    std::vector<Wait> waits;  ///< not those that earlier units of the queue imply
   };
 
   struct UnderWay {
@@ -67,34 +66,33 @@ private:
   Hooks hooks_;
   std::vector<Unit> units_;
   std::size_t next_ = 0;             ///< to be started
-  bool reached_ = false;             ///< the next one is only waiting for others
+  bool reached_ = false;             ///< reach() was called for the next one
   std::vector<UnderWay> under_way_;  ///< in order
 };
 
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct StepOptions {
-  Watchdog* watchdog = nullptr;  ///< the job's; a step is a phase, which moves as its lanes do
+  Watchdog* watchdog = nullptr;  ///< the job's; each step is a phase
   comm::WaitPolicy waiting{};    ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
-  /// No algorithm is chosen by its time: with `fill`, two runs have the same bits.
+  /// Chooses no algorithm by its time: with `fill`, two runs have the same bits.
   bool repeatable = false;
-  /// Value of every byte of the arena at first; else memory is as it was found.
+  /// Initial value of every byte of the arena; none: memory as it was found.
   std::optional<std::byte> fill{};
 };
 
-/// What a rank is at in a step; empty between steps.
+/// State of a rank's lanes in a step; empty between steps.
 struct Standing {
-  std::string lanes;  ///< a line for each: what it is at and waits for
-  /// What the rank does not get on with although it waits neither for another lane nor for a
-  /// transfer that has begun: "has not finished BW s2 m1 h0 a2 x0 g0".
+  std::string lanes;  ///< a line for each: its action, and its waits
+  /// The first action that stands still without a wait for a lane or for a transfer that has begun:
+  /// "has not finished BW s2 m1 h0 a2 x0 g0".
   std::string unexplained;
 };
 
 /// Executes a rank's program step after step. The calling thread submits the compute lane and all
-/// lanes that are streams, in the order of the program, so that all ranks launch alike. A
-/// communication thread drives the other lanes: their transfers are under way together, and one
-/// wait serves them all. It sleeps between steps.
+/// lanes that are streams, in the order of the program: all ranks launch alike. A communication
+/// thread drives the other lanes, whose transfers are under way together. It sleeps between steps.
 class Executor {
 public:
   /// Program, starter and transport outlive this; `rank` of the job.
@@ -115,7 +113,7 @@ public:
   /// Time when the last step began, by host_seconds().
   double started() const { return clock_.started(); }
 
-  /// Any thread may ask.
+  /// Thread-safe.
   Standing standing() const;
 
 private:
@@ -145,12 +143,11 @@ private:
   std::array<std::vector<int>, schedule::lanes> actions_;  ///< of each lane
   Queues queues_;
   std::vector<Span> spans_;
-  /// On while the rank can only wait for transfers: its cores are then free for waits with low
-  /// latency.
+  /// On while this rank only waits for transfers, so that its cores may spin.
   comm::LowLatency low_latency_;
-  Sequence own_;                  ///< of the calling thread
-  std::vector<Sequence> others_;  ///< of the communication thread, one for each of its lanes
-  std::atomic<int> told_ = 0;     ///< how often the calling thread was told to look again
+  Sequence own_;                  ///< the calling thread's
+  std::vector<Sequence> others_;  ///< the communication thread's, one for each of its lanes
+  std::atomic<int> told_ = 0;     ///< times that the calling thread was woken
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   std::exception_ptr failure_;  ///< the first one

@@ -3,8 +3,7 @@
 #if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
 namespace minitaw::engine {
 namespace {
-/// A device that Kokkos alone knows: an instance of its space for each lane, which has its own
-/// thread.
+/// One instance of the execution space for each lane, on devices other than CUDA.
 const std::vector<model::ExecutionSpace>& instances() {
   static std::vector<model::ExecutionSpace> made;
   if (made.empty()) {

@@ -9,7 +9,7 @@
 namespace minitaw::engine {
 using schedule::Span;
 
-/// The host's clock, in seconds since some moment that all processes of the node share.
+/// Time of the host's clock in seconds, the same for all processes of the node.
 inline double host_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -38,9 +38,9 @@ protected:
   ~Starter() = default;
 };
 
-/// Where the units of a lane run, in order: on a device's stream, or on the thread that submits
-/// them. Units are numbered from 0 within a step. One thread at a time submits; any may ask
-/// begun(), is_complete() and completed().
+/// Runs the units of a lane in order, on a device's stream or on the thread that submits them.
+/// Units are numbered from 0 within a step. One thread at a time submits; any may ask begun(),
+/// is_complete() and completed().
 class Queue {
 public:
   Queue& operator=(Queue&&) = delete;
@@ -52,11 +52,11 @@ public:
   /// Forgets the last step. Nothing of it may still be running.
   virtual void begin_step() { begun_.store(0, std::memory_order_release); }
 
-  /// The lane has come to `unit`; from here on it waits for others.
+  /// Notes that nothing but waits for others keeps `unit` from its begin.
   virtual void reach(int /*unit*/) {}
 
-  /// Returns whether the next unit may be submitted, as far as `unit` of `other` matters. A stream
-  /// then begins it after that unit.
+  /// Returns whether its wait for `unit` of `other` lets the next unit be submitted. A stream then
+  /// begins it after that unit.
   virtual bool may_follow(const Queue& other, int unit) = 0;
   /// Submits a unit, which starts `action`. The caller advances the transfer (nullptr: there is
   /// none) and then calls end().
@@ -77,7 +77,7 @@ public:
     return *std::ranges::partition_point(units, [this](int unit) { return is_complete(unit); });
   }
 
-  /// Handle of a unit's end, for which streams of the same device can wait; nullptr: they cannot.
+  /// Event of a unit's end, for other streams of the device; nullptr: there is none.
   virtual void* event(int /*unit*/) const { return nullptr; }
 
   /// Returns when `unit` ran, seconds since the step began; valid once all units are complete.
@@ -87,7 +87,7 @@ protected:
   std::atomic<int> begun_ = 0;
 };
 
-/// The thread that submits does the work and waits for its kernels: right on every back end.
+/// Runs units on the submitting thread and waits for their kernels. Works on every back end.
 class FencedQueue : public Queue {
 public:
   /// `units`: most units of a step.
@@ -133,12 +133,11 @@ private:
   std::atomic<int> ended_ = 0;
 };
 
-/// Returns the execution space of a lane's kernels and copies. Made once per process and kept until
-/// Kokkos ends, since libraries keep handles and workspaces by space. On CUDA each lane has a
-/// stream, with high priority for communication; on other devices an instance of the space; on a
-/// host all lanes share one.
+/// Returns the execution space of a lane's kernels and copies. It is made once per process and kept
+/// until Kokkos ends, because libraries keep handles and workspaces by space. CUDA: a stream for
+/// each lane, of high priority for communication. Other devices: an instance. Host: one for all.
 model::ExecutionSpace lane_space(schedule::Lane lane);
-/// Prepares a thread that Kokkos has not made for work on this rank's device.
+/// Binds the calling thread, which Kokkos has not made, to this rank's device.
 void use_device();
 /// The queues of a rank's lanes, by schedule::Lane.
 using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
@@ -149,7 +148,7 @@ struct QueueOptions {
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };
 
-/// The queues of this build: streams on CUDA (of communication only if the transport does), else
-/// threads.
+/// Makes the queues of this build: streams on CUDA, those of communication only if the transport is
+/// on streams; else threads.
 Queues make_queues(const QueueOptions& options);
 }  // namespace minitaw::engine

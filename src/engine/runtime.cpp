@@ -11,7 +11,7 @@ namespace {
 using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-/// to = the fp32 sums in `from`, rounded.
+/// Rounds the fp32 sums in `from` to `to`.
 void round_sums(schedule::Lane lane, Buffer to, Buffer from, model::Dtype dtype) {
   const auto elements = static_cast<std::int64_t>(from.bytes / sizeof(float));
   model::with_element(dtype, [&]<class E>(E) {
@@ -159,8 +159,9 @@ model::EndBuffers Runtime::ends(const Action& a) const {
 void Runtime::update(const Action& a) {
   const schedule::RankProgram& rank = own_program();
   const bool embeddings = of_embeddings(a.payload);
-  const int state = embeddings ? static_cast<int>(rank.owned_shards.size())  // after the shards
-                               : a[Operand::weights].index;
+  const int state = embeddings
+                        ? static_cast<int>(rank.owned_shards.size())  // behind those of the shards
+                        : a[Operand::weights].index;
   const model::UpdateBuffers b{slot(a, Operand::weights),
       slot(a, Operand::gradient),
       arena_.optimiser(state),
@@ -171,10 +172,9 @@ void Runtime::update(const Action& a) {
     model_.update(a.shard, {rank.part, program_.owned_parts}, b, adamw_, steps_);
 }
 
-/// Runs every kernel once before ranks wait for each other: the first launch may stop the device to
-/// load code, which would never end while a kernel of NCCL waits for another rank. Executes every
-/// kind of action that computes or adds, whatever its slots hold, writing and adding. Products
-/// choose their algorithms.
+/// Runs every kernel once, because a first launch may stop the device to load code. That would
+/// never end while a kernel of NCCL waits for another rank. Results are not used. Products choose
+/// their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);
@@ -182,7 +182,8 @@ void Runtime::rehearse() {
   for (const Action& a : own_program().actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
-    SlotClass written = SlotClass::owned;  // the last one: a gradient's, which may be of two types
+    SlotClass written =
+        SlotClass::owned;  // the last one is the gradient, which may be of two types
     for (const schedule::Access& access : accesses(a, own_))
       if (access.write)
         written = access.slot.cls;

@@ -10,10 +10,10 @@ namespace minitaw::engine {
 /// transport.
 class Runtime final : public Starter {
 public:
-  /// `rank` of the job, whose case is planned.
+  /// `rank`: of the job.
   Runtime(Plan plan, int rank, const StepOptions& options = {});
 
-  /// Adds the transport (none: the rank is alone). The runtime can then execute steps.
+  /// Sets the transport; nullptr: the rank is alone. To be called before step().
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
   /// Prepares the tokens of the next step; not part of its time.
@@ -26,7 +26,7 @@ public:
 
   const schedule::Program& program() const { return program_; }
 
-  /// The part of this rank.
+  /// This rank's actions.
   const schedule::RankProgram& own_program() const { return program_.ranks[own_]; }
 
   const model::Layout& layout() const { return layout_; }
@@ -43,18 +43,18 @@ public:
 
   int rank() const { return rank_; }
 
-  /// Its number in the program.
+  /// This rank's number in the program.
   int own() const { return own_; }
 
 private:
-  /// On lanes' threads.
+  /// Called by the threads of lanes.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action) override;
   void visit(const schedule::Action& action, model::Direction direction);
   void update(const schedule::Action& action);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
   model::EndBuffers ends(const schedule::Action& action) const;
-  /// The buffer of an operand; nothing where the action does without.
+  /// The buffer of an operand; empty if the action has none.
   model::Buffer slot(const schedule::Action& action, schedule::Operand operand) const;
   /// Returns the part of an operand's slot that a transfer, an addition, a load or an update uses.
   model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
@@ -70,21 +70,21 @@ private:
 
   Plan plan_;
   const schedule::Program& program_;
-  int rank_, own_;  ///< in the job, and in the program
+  int rank_, own_;  ///< numbers in the job and in the program
   model::Layout layout_;
   Arena arena_;
   model::Model model_;
   model::TokenSource tokens_;
   std::map<int, model::MicroBatch> batches_;  ///< tokens, by micro-batch of the program
   model::AdamW adamw_;
-  model::ExecutionSpace exec_;  ///< of the compute lane
+  model::ExecutionSpace exec_;  ///< the compute lane's
   StepOptions options_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Executor> executor_;
   int steps_ = 0;  ///< prepared so far
 };
 
-/// The step's loss is the mean over all of its tokens.
+/// 1 / tokens of a step: its loss is their mean.
 double loss_scale(const Case& c);
 model::AdamW adamw_of(const Case& c);
 }  // namespace minitaw::engine

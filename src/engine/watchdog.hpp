@@ -14,20 +14,20 @@ namespace minitaw::engine {
 /// Time without progress after which a job is given up, unless the user says otherwise.
 inline constexpr std::chrono::duration<double> default_stall_limit{300};
 
-/// Watches from a thread of its own what this rank of a job is at: a wait for a rank that has died
+/// Ends a rank that makes no progress, from a thread of its own: a wait for a rank that has died
 /// must end. One object for the whole job, made before MPI starts.
 class Watchdog {
 public:
   using Seconds = std::chrono::duration<double>;
   using OnExpiry = std::function<void(const std::string& report)>;
 
-  /// What the rank is at, until it says something else.
+  /// Work that must progress.
   struct Phase {
     std::string complaint;  ///< "reading a file has not ended"
     Seconds limit{0};
-    /// Each new value restarts the time.
+    /// Counts progress: a new value restarts the time.
     std::function<long()> moves = [] { return 0L; };
-    /// Follows the complaint in the report.
+    /// Text that follows the complaint in the report.
     std::function<std::string()> details = [] { return std::string(); };
   };
 
@@ -37,10 +37,10 @@ public:
         on_expiry_(std::move(on_expiry)),
         thread_([this](const std::stop_token& end) { watch(end); }) {}
 
-  /// Of phases that say nothing else.
+  /// The limit of phases that have none of their own.
   Seconds limit() const { return limit_; }
 
-  /// From now on the rank is at `name` ("reading a file"), which must end in time.
+  /// Begins a phase ("reading a file"), which must end in time.
   void phase(const std::string& name) { phase(name, limit_); }
 
   void phase(const std::string& name, Seconds limit) { phase({name + " has not ended", limit}); }
@@ -52,7 +52,7 @@ public:
     watches_ = true;
   }
 
-  /// The rank is at something that may last, until the next phase.
+  /// Stops watching until the next phase.
   void pause() {
     const std::scoped_lock lock(mutex_);
     watches_ = false;

@@ -13,29 +13,28 @@
 namespace minitaw::harness {
 namespace {
 using comm::mpi::check_mpi;
-/// A serial step that costs more than this is not executed beside the case; about two seconds of
-/// one core.
+/// The most that a serial step beside the case may cost: about two seconds of one core.
 constexpr double affordable_flops = 1e11;
-/// Fills memory before verify() executes a case. Four of them are no number in fp32, two none in
-/// bf16: what is read before it is written shows in the losses.
+/// Fills memory before verify() executes a case: NaN in fp32 and in bf16, so that what is read
+/// before it is written shows in the losses.
 constexpr std::byte unwritten{0xff};
 
-/// Kokkos and CUDA say it in words.
+/// Kokkos and CUDA say it only in the message.
 bool is_out_of_memory(std::string_view message) {
   return message.find("failed to allocate") != message.npos ||
          message.find("out of memory") != message.npos;
 }
 
-/// The loss of all ranks together, and why they stop: the last of the reasons that some rank has.
+/// Sums the loss over ranks, and takes the gravest reason to stop that any rank has.
 std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason why) {
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
   return {loss, why};
 }
 
-/// Partial sums of a norm's gain are planned for the device that makes most of them, and others
-/// make fewer. The host's attention keeps the sums of output x gradient that others write, where
-/// nothing else is in their place.
+/// Bytes that verify() lets a case leave unwritten. Partial sums of a norm's gain are planned for
+/// the device that makes most of them. The host's attention keeps the sums of output x gradient
+/// that other kernels write.
 std::size_t spare_bytes(const engine::Runtime& runtime) {
   const model::Layout& layout = runtime.layout();
   const model::Shape shape = model::largest_slice(layout.shape);
@@ -47,12 +46,12 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
   }
   const bool kept =
       shape.shares_sequences() && runtime.model().attention().kernel == kernels::Attention::host;
-  // Rounding up of the region, and of the one before it.
+  // 512: this region and the one before it are rounded up.
   const std::size_t delta = kept ? shape.tokens() * shape.heads * sizeof(float) + 512 : 0;
   return std::max(static_cast<std::size_t>(sums) * sizeof(float), delta);
 }
 
-/// The first step's loss and every gradient tensor against the serial reference. Collective.
+/// Compares the first step's loss and every gradient tensor with the serial reference. Collective.
 void check_first_step(const RunningCase& running, const Training& reference, CaseResult& result) {
   const Training executed{.losses = {result.losses[0]},
       .gradients = gather(running.runtime, Which::gradients, running.comm)};
@@ -93,7 +92,7 @@ void wait_for_all(MPI_Comm comm) {
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
-  // Why it has failed here: 'i' (InputError), 'm' (memory) or 'o' (all else), then words.
+  // The kind of failure, 'i' (InputError), 'm' (memory) or 'o' (all else), then the message.
   std::string mine;
   try {
     work();
@@ -132,7 +131,7 @@ void CaseRunner::pause() {
     options_.step.watchdog->pause();
 }
 
-void CaseRunner::advance() {
+void CaseRunner::tell_between_cases() {
   for (const auto& instrument : options_.instruments)
     instrument->between_cases();
 }
@@ -150,7 +149,7 @@ bool CaseRunner::has_time_to_check(const Case& c) {
 }
 
 Check CaseRunner::verify(const Case& c, int steps, const Training& reference, const Plan& instead) {
-  advance();
+  tell_between_cases();
   Check result;
   Plan plan = agreed_plan(c);
   if (instead != nullptr && plan != nullptr)
@@ -184,11 +183,11 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.reason = why.what();
   };
   phase("getting ready for a case");
-  advance();
+  tell_between_cases();
   std::string left_behind;
   try {
     const Plan plan = agreed_plan(c);
-    const Training none;  // of ranks that compare nothing
+    const Training none;  // for ranks that compare nothing
     const Training* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
       if (rank_ == 0 && reference != nullptr)
@@ -205,7 +204,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   } catch (const InputError& e) {
     failed(Status::error, e);
   }
-  // A rank that has no part in the case waits here for all of it, however long that takes.
+  // A rank without a part in the case waits here without limit.
   if (rank_ < c.ranks)
     phase("waiting for the end of a case");
   else
@@ -214,7 +213,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   fail_at_first(result, left_behind, world_);
   check_mpi(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
       "sharing why a case stopped");
-  advance();
+  tell_between_cases();
   pause();
   return outcome;
 }
@@ -285,7 +284,7 @@ std::unique_ptr<BegunCase> CaseRunner::begin(const Plan& plan, const engine::Ste
   });
   if (runtime == nullptr)
     return nullptr;
-  // All ranks have come this far: making a transport is collective.
+  // This is collective, so it comes after all ranks have a runtime.
   runtime->connect(engine::make_transport(plan->asked.transport,
       {members.comm,
           runtime->program(),

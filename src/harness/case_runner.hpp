@@ -28,11 +28,9 @@ void agree(MPI_Comm comm, const std::function<void()>& work);
 enum class StopReason : int { no, time_limit, signal };
 
 struct Limits {
-  /// Asked on every rank after every step; the case stops before the next one if any rank gives a
-  /// reason.
+  /// Asked on every rank after every step. A reason of any rank ends the case.
   std::function<StopReason()> stop = [] { return StopReason::no; };
-  /// Compare the first step with the serial reference if it costs little; that takes memory of rank
-  /// 0.
+  /// Compare the first step with the serial reference, if that is cheap; it takes memory of rank 0.
   bool check = true;
 };
 
@@ -42,7 +40,7 @@ struct Outcome {
 };
 
 struct RunnerOptions {
-  engine::StepOptions step{};  ///< its watchdog is told what lies between the steps of run(), too
+  engine::StepOptions step{};  ///< its watchdog also watches what lies between steps
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results keep when every action of one step ran.
@@ -50,8 +48,7 @@ struct RunnerOptions {
   Instruments instruments{};
 };
 
-/// What a rank has of a case that it has a part in. Instruments are told of the end, whatever it
-/// is.
+/// A case on a rank that has a part in it. Its end tells instruments, also after an exception.
 struct BegunCase {
   comm::mpi::OwnComm members;
   std::unique_ptr<engine::Runtime> runtime;
@@ -68,22 +65,22 @@ public:
   CaseRunner(MPI_Comm world, const RunnerOptions& options);
   /// Throws InputError for a case that this build or job cannot run.
   void require_possible(const Case& c) const;
-  /// Executes one repetition of the case: a first step, compared with the serial reference if that
-  /// is cheap, warm-up, timed steps. Other ranks wait. A failure before the first step becomes the
-  /// status.
+  /// Executes one repetition of the case: warm-up and timed steps, the first of all compared with
+  /// the serial reference if that is cheap. Ranks without a part in it wait. A failure before the
+  /// first step becomes the status.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
   /// Tells instruments that this rank has come to the begin or the end of a case, or of other work
   /// of all ranks. They can then name a rank that does not come this far.
-  void advance();
+  void tell_between_cases();
 
-  /// The plan of a case, made once: repetitions and budgets share it.
+  /// The plan of a case. It is made once: repetitions and budgets share it.
   Plan plan(const Case& c) { return planner_.plan(c); }
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   static bool has_time_to_check(const Case& c);
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step
-  /// with `reference` (rank 0), and the last weights with AdamW in double. `instead`: of the
-  /// case's own plan, with its ranks and slots.
+  /// with `reference` (rank 0), and the last weights with AdamW in double. `instead`: a plan
+  /// used in place of the case's own, with the same ranks and slots.
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Training& reference, const Plan& instead = nullptr);
   /// Executes the first step of a case so many times from the same state, with sums in a fixed
@@ -102,8 +99,8 @@ private:
   /// Makes the runtime of each rank that has a part in the case; nothing on others. If a runtime
   /// cannot be made, all ranks throw.
   std::unique_ptr<BegunCase> begin(const Plan& plan, const engine::StepOptions& options);
-  /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
-  /// memory. Returns why the case stops, the same on all ranks.
+  /// `reference`: for the first step; nullptr: none. `watch` began before any memory of the case.
+  /// Returns why the case stops, the same on all ranks.
   StopReason execute(const RunningCase& running,
       const Training* reference,
       const Limits& limits,

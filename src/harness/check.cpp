@@ -37,7 +37,7 @@ HeldPart held_part(const engine::Runtime& runtime, Which which, int shard, int k
   const model::Layout& layout = runtime.layout();
   const bool ends = shard < 0;
   const Range part = ends ? range_of(layout.embeddings.elements, {k, program.embeddings_parts})
-                           : range_of(layout.shards[shard].elements, {k, program.owned_parts});
+                          : range_of(layout.shards[shard].elements, {k, program.owned_parts});
   for (const int r : indices(program.ranks))
     for (const schedule::Action& a : program.ranks[r].actions) {
       const bool updates = a.kind == schedule::Kind::update && of_embeddings(a.payload) == ends;
@@ -60,10 +60,8 @@ std::vector<float> values_of(const engine::Runtime& runtime, const HeldPart& hel
 }
 
 /// Adds the values of a part to those that rank 0 has. Collective.
-void fetch(const engine::Runtime& runtime,
-    const HeldPart& held,
-    MPI_Comm comm,
-    std::vector<float>& all) {
+void fetch(
+    const engine::Runtime& runtime, const HeldPart& held, MPI_Comm comm, std::vector<float>& all) {
   const bool mine = held.rank == runtime.rank(), first = runtime.rank() == 0;
   if (!mine && !first)
     return;

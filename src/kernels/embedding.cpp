@@ -24,11 +24,11 @@ template <class E, int n>
 struct Backward {
   float* dtable;
   const E* dx;
-  const std::int32_t *tokens, *order, *segments;
+  const std::int32_t *tokens, *order, *starts;
   int width;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int begin = segments[team.league_rank()], end = segments[team.league_rank() + 1];
+    const int begin = starts[team.league_rank()], end = starts[team.league_rank() + 1];
     const E* const slopes = dx;
     const std::int32_t* const positions = order;
     const int stride = width;
@@ -68,16 +68,16 @@ void embedding_backward(const ExecutionSpace& exec,
     MatrixIn<E> dx,
     TokensIn tokens,
     TokensIn order,
-    TokensIn segments) {
+    TokensIn starts) {
   const int width = static_cast<int>(dx.extent(1));
   for_rows<E>("minitaw::embedding_backward",
       exec,
-      segments.extent(0) - 1,
+      starts.extent(0) - 1,
       width,
       {dtable.data(), dx.data()},
       [&](auto n) {
         return Backward<E, n>{
-            dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width};
+            dtable.data(), dx.data(), tokens.data(), order.data(), starts.data(), width};
       });
 }
 

@@ -85,15 +85,15 @@ template <class E>
 void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
 
 /// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions by token,
-/// ascending; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token,
-/// summed by one team in that order.
+/// ascending. Those of one token, order[starts(s)] .. order[starts(s + 1) - 1], are summed by one
+/// team in that order.
 template <class E>
 void embedding_backward(const ExecutionSpace& exec,
     Matrix<float> dtable,
     MatrixIn<E> dx,
     TokensIn tokens,
     TokensIn order,
-    TokensIn segments);
+    TokensIn starts);
 
 // RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
 

@@ -7,7 +7,8 @@
 #include "model/shared_keys.hpp"
 
 namespace minitaw::model {
-/// The tensors of one block: its weights (T = const E), or their gradients. Empty: none.
+/// The weights of one block (T = const E), or their gradients. A pass that needs none has empty
+/// views.
 template <class T>
 struct BlockTensors {
   BlockTensors() = default;
@@ -28,11 +29,11 @@ struct BlockTensors {
   Matrix<T> w2;     ///< [H, F]
 };
 
-/// One transformer block, with the T tokens of a micro-batch that the rank has:
+/// One transformer block, on the rank's T tokens of a micro-batch:
 ///   x += Wo attention(rope(Wqkv norm1(x)))
 ///   x += W2 swiglu(W13 norm2(x))
-/// Memory is named by Intermediate; both halves of the backward pass find there what they need of
-/// each other. `segment` and `key_part` are those of ShardPass.
+/// Each intermediate result is named by Intermediate. One half of a backward pass leaves there what
+/// the other half reads. `key_part` is ShardPass::heads.index.
 template <class E>
 class Block {
   using enum Intermediate;
@@ -64,17 +65,17 @@ public:
     if (includes(segment, Segment::attend)) {
       attend(key_part);
       if (key_part + 1 == shape_.key_parts) {
-        up_to_gate(x, shape_.recompute == Recompute::none ? at_[middle] : Matrix<E>());
+        project_gate_up(x, shape_.recompute == Recompute::none ? at_[middle] : Matrix<E>());
         kernels::swiglu_forward(exec_, at_[product], at_[ffn]);           // [T, F]
         kernels::linear_forward(exec_, x, at_[product], weights_.w2, 1);  // [T, H], added to x
       }
     }
   }
 
-  /// From the gradient dy [T, H] of the output to dx [T, H] of the input, and to those of the
-  /// weights, which are written or added to, as the pass says. dx may be dy. Where ranks share
-  /// sequences, gradients of weights fill the wait for those of keys. Elsewhere they do not wait:
-  /// attention's backward pass has the scratch of the feed-forward.
+  /// Turns dy [T, H], the gradient at the output, into dx [T, H], that at the input; dx may be dy.
+  /// Writes gradients of weights, or adds to them if `accumulate`. Where ranks share sequences,
+  /// these are computed while gradients of keys travel. Elsewhere they come first, because
+  /// attention's backward pass reuses the scratch of the feed-forward.
   template <class G>
   void backward(const ShardPass& pass,
       Matrix<E> dy,
@@ -82,13 +83,13 @@ public:
       const BlockTensors<G>& gradient,
       bool accumulate) const {
     const bool inputs = pass.towards_input(), weights = pass.towards_weights(),
-               late = shape_.shares_sequences();
+               overlaps = shape_.shares_sequences();
     if (inputs && includes(pass.segment, Segment::keys))
       recompute_keys(pass.is_half());
     if (includes(pass.segment, Segment::attend)) {
       if (inputs)
         feed_forward_input(dy);
-      if (weights && !late)
+      if (weights && !overlaps)
         feed_forward_weights(dy, gradient, accumulate);
       if (inputs)
         attention_input();
@@ -96,7 +97,7 @@ public:
     if (pass.segment == Segment::share)
       keys_.share_gradients();
     if (weights && includes(pass.segment, Segment::weights)) {
-      if (late)
+      if (overlaps)
         feed_forward_weights(dy, gradient, accumulate);
       kernels::linear_backward_weight(
           exec_, gradient.wo, read(middle_gradient), at_[attention], accumulate);
@@ -105,7 +106,7 @@ public:
       if (inputs)
         keys_.take_gradients(at_[qkv_gradient]);
       if (weights)
-        normalise_input();  // scratch has another norm's output, or another block's
+        normalise_input();  // another norm or block has used the scratch
       if (inputs)
         projection_input(dx);
       if (weights)
@@ -114,7 +115,6 @@ public:
   }
 
 private:
-  /// A matrix that is only read.
   Matrix<const E> read(Intermediate which) const { return at_[which]; }
 
   // ---- Forward, and again in the backward pass ----
@@ -127,7 +127,7 @@ private:
     kernels::rope(exec_, at_[qkv], rope_, turned_heads(), 1);
   }
 
-  /// Attention [T, h d] of some heads.
+  /// Computes attention [T, h d] of a part of the heads.
   void attend(int key_part) const {
     for (const kernels::AttentionPart& part : attention_parts(shape_, key_part))
       kernels::attention_forward<E>(exec_,
@@ -135,8 +135,9 @@ private:
           attention_);
   }
 
-  /// Adds attention's output to `stream` [T, H], of which `copy` receives the sum.
-  void up_to_gate(Matrix<E> stream, Matrix<E> copy) const {
+  /// Adds attention's output to `stream` [T, H], and projects the sum to gate and up. `copy`
+  /// receives the sum.
+  void project_gate_up(Matrix<E> stream, Matrix<E> copy) const {
     kernels::linear_forward(exec_, stream, at_[attention], weights_.wo, 1);  // [T, H]
     kernels::rmsnorm_forward(
         exec_, at_[normed], at_.floats(rstd2), copy, stream, weights_.norm2);  // [T, H]
@@ -153,8 +154,8 @@ private:
 
   // ---- Backward, from the output to the input ----
 
-  /// Keys and values of the saved input; those of slices have stayed. `defers`: the half towards
-  /// the weights will need the gains.
+  /// Provides keys and values again, unless slices have kept them. `defers`: saves the norms' gains
+  /// for the half towards the weights.
   void recompute_keys(bool defers) const {
     if (defers) {
       defer(norm1, weights_.norm1);
@@ -171,12 +172,12 @@ private:
       Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
   }
 
-  /// Leaves the gradient of `middle` [T, H].
+  /// Writes `middle_gradient` [T, H].
   void feed_forward_input(Matrix<E> dy) const {
     for (int p = 0; p < shape_.key_parts && shape_.recompute == Recompute::block; ++p)
       attend(p);
     if (shape_.recompute != Recompute::none)
-      up_to_gate(at_[middle], {});
+      project_gate_up(at_[middle], {});
     kernels::linear_backward_input(exec_, at_[product], dy, weights_.w2);             // [T, F]
     kernels::swiglu_backward(exec_, at_[ffn], at_[product], at_[product], at_[ffn]);  // [T, 2 F]
     kernels::linear_backward_input(exec_, at_[middle_gradient], at_[ffn], weights_.w13);
@@ -201,7 +202,7 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm2, at_.partial(gain_partial2), accumulate);
   }
 
-  /// Leaves the gradients of queries, keys and values as attention sees them.
+  /// Writes the gradients of rotated queries, keys and values.
   void attention_input() const {
     kernels::linear_backward_input(
         exec_, at_[attention_gradient], at_[middle_gradient], weights_.wo);  // [T, h d]
@@ -213,7 +214,8 @@ private:
     });
   }
 
-  /// The last run reaches the most keys: it writes what the others, and earlier slices, add to.
+  /// Visits runs from the last to the first: the last one reaches the most keys, so it writes
+  /// gradients, and others add to them.
   template <class G>
   void attention_backward(int key_part, kernels::KeyValues<G> sums, bool accumulate) const {
     const std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);

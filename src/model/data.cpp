@@ -126,12 +126,12 @@ void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
   });
 }
 
-std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) {
+std::int64_t most_starts(std::int64_t vocab, std::int64_t tokens) {
   return std::min(vocab, tokens) + 1;
 }
 
 std::size_t sort_positions(std::span<std::int32_t> order,
-    std::span<std::int32_t> segments,
+    std::span<std::int32_t> starts,
     std::span<const std::int32_t> tokens,
     std::int64_t vocab) {
   std::vector<std::int32_t> next(vocab);
@@ -141,10 +141,10 @@ std::size_t sort_positions(std::span<std::int32_t> order,
   std::int32_t begin = 0;
   for (std::int32_t& count : next) {
     if (count > 0)
-      segments[used++] = begin;
+      starts[used++] = begin;
     begin += std::exchange(count, begin);
   }
-  segments[used++] = begin;
+  starts[used++] = begin;
   for (const int position : indices(tokens))
     order[next[tokens[position]]++] = position;
   return used;

@@ -47,14 +47,14 @@ private:
   std::uint64_t file_bytes_ = 0;
 };
 
-/// Most segments that a micro-batch can have, and one for their end: elements of sort_positions'
-/// `segments`.
-std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
+/// Elements of sort_positions' `starts`: one for each distinct token that a micro-batch can have,
+/// and one for the end.
+std::int64_t most_starts(std::int64_t vocab, std::int64_t tokens);
 /// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no
-/// atomics. order [T] receives them, ascending among equals; segments where each distinct token
-/// begins, then T. Returns the segments in use.
+/// atomics. order [T] receives them, ascending among equals. `starts` receives where each distinct
+/// token begins, then T. Returns how many elements of `starts` are in use.
 std::size_t sort_positions(std::span<std::int32_t> order,
-    std::span<std::int32_t> segments,
+    std::span<std::int32_t> starts,
     std::span<const std::int32_t> tokens,
     std::int64_t vocab);
 }  // namespace minitaw::model

@@ -147,7 +147,8 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
     result.elements += norm;
   append(result, -1, Role::norm, shape.hidden, 1);
   append(result, -1, Role::head, shape.vocab, shape.hidden);
-  result.part = cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.embeddings_parts);
+  result.part =
+      cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.embeddings_parts);
   result.elements = cut.embeddings_parts * result.part;
   return result;
 }

@@ -197,9 +197,9 @@ struct Layout {
 
 /// Numbers of pieces into which the model's weights are divided.
 struct Cut {
-  int shards = 1;       ///< runs of blocks
+  int shards = 1;            ///< runs of blocks
   int embeddings_parts = 1;  ///< equal parts of the embeddings
-  int shard_parts = 1;  ///< each shard is padded so that it splits into this many equal parts
+  int shard_parts = 1;       ///< each shard is padded so that it splits into this many equal parts
   bool embeddings_split = false;  ///< two parts: the embedding alone, final norm and head together
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };

@@ -48,7 +48,7 @@ MicroBatch::MicroBatch(const Shape& shape)
 void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first) {
   source.fill(part(tokens_, tokens_), part(0, tokens_), step, first, runs_);
   const std::span<std::int32_t> behind = part(3 * tokens_, memory_.extent(0) - 3 * tokens_);
-  segments_ = sort_positions(part(2 * tokens_, tokens_), behind, inputs(), vocab_);
+  starts_ = sort_positions(part(2 * tokens_, tokens_), behind, inputs(), vocab_);
 }
 
 kernels::AttentionSizes attention_sizes(const Shape& shape) {
@@ -246,10 +246,10 @@ const Tensor& Model::embeddings_tensor(Role role) const {
 Vector<std::int32_t> Model::upload(
     const Region& region, int slice, const MicroBatch& batch, MicroBatch::Tokens pinned) {
   const std::int64_t expected = layout_.shape_of(slice).tokens();
-  if (std::ssize(batch.inputs()) != expected || batch.segments().empty())
-    throw LogicError("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+  if (std::ssize(batch.inputs()) != expected || batch.starts().empty())
+    throw LogicError("a micro-batch of {} tokens with {} starts where there must be {} tokens",
         batch.inputs().size(),
-        batch.segments().size(),
+        batch.starts().size(),
         expected);
   using Pinned = Kokkos::View<const std::int32_t*,
       Kokkos::LayoutRight,
@@ -289,7 +289,7 @@ void Model::embed_backward(const EndBuffers& b, const MicroBatch& batch) {
         hidden<E>(b.hidden, b.slice),
         part(batch.inputs()),
         part(batch.order()),
-        part(batch.segments()));
+        part(batch.starts()));
   });
 }
 

@@ -6,8 +6,8 @@
 #include "model/shared_keys.hpp"
 
 namespace minitaw::model {
-/// Tokens of one micro-batch, T = B S, or of a slice of it, and their order, in pinned memory.
-/// Kernels read it until their step is over.
+/// Token ids of one micro-batch (T = B S) or of a slice of it, and their positions sorted by id.
+/// They are in pinned memory, which kernels read until their step is over.
 class MicroBatch {
 public:
   explicit MicroBatch(const Shape& shape);
@@ -26,10 +26,10 @@ public:
   /// Positions by input token, and where each distinct token begins: see sort_positions().
   Tokens order() const { return part(2 * tokens_, tokens_); }
 
-  Tokens segments() const { return part(3 * tokens_, segments_); }
+  Tokens starts() const { return part(3 * tokens_, starts_); }
 
-  /// inputs, order and segments, one behind another, so that one copy brings them to the device.
-  Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
+  /// inputs, order and starts as one range: one copy takes them to the device.
+  Tokens index() const { return part(tokens_, 2 * tokens_ + starts_); }
 
 private:
   std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
@@ -38,7 +38,7 @@ private:
 
   std::int64_t vocab_;
   std::vector<SequenceRun> runs_;
-  std::size_t tokens_, segments_ = 0;
+  std::size_t tokens_, starts_ = 0;
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 
@@ -46,9 +46,8 @@ template <class E>
 class Block;
 using kernels::AdamW;
 
-/// Optimiser state of a shard or of a part of the embeddings: both moments, and the fp32 master
-/// weights, which for fp32 compute are the weights themselves (empty buffer here). All zero at
-/// first, but for the initial weights.
+/// Optimiser state of a shard or of a part of the embeddings. Moments begin as zeros. `master` is
+/// empty in fp32: the weights are the master weights.
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is
   /// smaller.
@@ -63,16 +62,16 @@ struct Gradient {
   bool accumulate = false;
 };
 
-/// The buffers of a pass; those of a shard hold all of its blocks.
+/// The buffers of a pass over one shard. What a pass does not need is empty.
 struct PassBuffers {
-  Buffer weights{};        ///< of the shard; not for backward_weight
+  Buffer weights{};        ///< the shard's; not for backward_weight
   Buffer saved{};          ///< written by forward for the backward passes: plan_saved()
   Buffer hidden{};         ///< hidden state [T, H] or its gradient, changed in place; not for
                            ///< backward_weight
-  Buffer deferred{};       ///< of both halves, the first writes it: plan_deferred()
-  KeyBuffers of_ranks{};   ///< of a block, where ranks share sequences
-  KeyBuffers of_slices{};  ///< of a shard, for whole sequences, where they come in slices
-  Gradient gradient{};     ///< of the shard; of backward and backward_weight
+  Buffer deferred{};       ///< written by backward_input, read by backward_weight: plan_deferred()
+  KeyBuffers of_ranks{};   ///< one block's, where ranks share sequences
+  KeyBuffers of_slices{};  ///< the shard's, for whole sequences, where they come in slices
+  Gradient gradient{};     ///< the shard's; not for forward and backward_input
 };
 
 /// The buffers of the embedding, or of final norm, head and loss.
@@ -81,19 +80,19 @@ struct EndBuffers {
   Buffer hidden{};    ///< [T, H], or its gradient
   Buffer gradient{};  ///< of the weights, fp32
   bool accumulate = false;
-  int slice = 0;  ///< of the micro-batch's sequences, where they come in slices
+  int slice = 0;  ///< of the micro-batch
 };
 
 struct UpdateBuffers {
   Buffer weights;    ///< compute type; they become the master weights, rounded
   Buffer gradient;   ///< of the whole step, fp32
   Buffer state;      ///< OptimiserState
-  Buffer squares{};  ///< begins with those of all gradients of the model; needed where they are
-                     ///< clipped
+  Buffer squares{};  ///< its first number is the squared norm of the model's gradient; only for
+                     ///< clipping
 };
 
-/// Initial weights of a part of a flat buffer: in the compute type to `weights`, in fp32 to
-/// `master`; empty: none.
+/// Draws the initial weights of a part of a flat buffer: in the compute type to `weights`, in fp32
+/// to `master`. An empty buffer is left out.
 void draw(Buffer weights,
     Buffer master,
     std::vector<Tensor> tensors,
@@ -108,9 +107,9 @@ void draw(Buffer weights,
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step).
-  /// The workspace is the model's from now on. Prepares the libraries that `exec` uses, which may
-  /// take long. Every buffer of the embeddings holds only `embeddings_part`; without it, all.
-  /// `duties`: the actions that will be called. Throws InputError without the attention asked for.
+  /// Keeps the workspace. Prepares the libraries that `exec` uses, which may take long.
+  /// `embeddings_part`: elements that buffers of the embeddings hold; none: all. `duties`: the
+  /// actions that will be called. Throws InputError if `attention` is not available.
   Model(ExecutionSpace exec,
       Layout layout,
       double loss_scale,
@@ -121,14 +120,15 @@ public:
 
   const Layout& layout() const { return layout_; }
 
-  /// The attention kernel in use, of all calls.
+  /// The attention kernel that all calls use.
   const kernels::AttentionChoice& attention() const { return attention_; }
 
   /// hidden = embedding[inputs].
   void embed(const EndBuffers& b, const MicroBatch& batch);
 
-  /// forward: hidden = shard(hidden). backward: hidden = gradient at the shard's input, and that of
-  /// its weights, with the padding; its halves give the same bits.
+  /// Forward: hidden = shard(hidden). Backward: `hidden` becomes the gradient at the shard's input;
+  /// gradients of weights are written, and their padding as zeros. Two halves give the bits of
+  /// `backward`.
   ///
   /// Slices of a sequence go forward in its order: each leaves its keys and values in `of_slices`,
   /// and attends to those of the slices before too. They come back in the reverse order: each adds
@@ -146,14 +146,14 @@ public:
   /// Gives the embedding's gradient.
   void embed_backward(const EndBuffers& b, const MicroBatch& batch);
 
-  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is
-  /// added to that.
+  /// Writes the sum of the squares of `gradient` (fp32) to the first number of `squares`
+  /// (squares_bytes), or adds it.
   void square(Buffer squares, Buffer gradient, bool accumulate);
-  /// AdamW on a part of an owned shard, all of the buffers; `step` counts from 1. Padding holds
-  /// zeros, and keeps them.
+  /// Updates one part of an owned shard by AdamW. The buffers hold that part only; `step` counts
+  /// from 1. Padding stays zero.
   void update(int shard, Part part, const UpdateBuffers& o, const AdamW& adamw, int step);
-  /// AdamW on a part of the embeddings, all of `state`; weights and gradient hold all that the
-  /// rank has.
+  /// Updates one part of the embeddings. `state` holds that part; weights and gradient hold all
+  /// that the rank has.
   void update_embeddings(int part, const UpdateBuffers& o, const AdamW& adamw, int step);
 
 private:
@@ -161,7 +161,7 @@ private:
   void run_block(const ShardPass& pass, int index, const PassBuffers& b);
   template <class E>
   Block<E> block(const ShardPass& pass, int index, const PassBuffers& b) const;
-  /// Where a half of a backward pass has the gradient [T, H] at the block's output.
+  /// The gradient [T, H] at a block's output, as backward_input has left it.
   template <class E>
   Matrix<E> deferred_gradient(const ShardPass& pass, int index, const PassBuffers& b) const;
   /// A hidden state or its gradient [T, H].
@@ -175,7 +175,8 @@ private:
       int step);
   /// A tensor of the embeddings by its place in the rank's part of them.
   const Tensor& embeddings_tensor(Role role) const;
-  /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
+  /// Copies `pinned`, a range of `batch`, to the workspace. Throws LogicError if the batch is of
+  /// another shape or not filled yet.
   kernels::Vector<std::int32_t> upload(
       const Region& region, int slice, const MicroBatch& batch, MicroBatch::Tokens pinned);
 
@@ -186,10 +187,10 @@ private:
   kernels::AttentionChoice attention_;
   Range embeddings_part_;
   std::vector<Tensor>
-      embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
+      embeddings_tensors_;  ///< by their offsets in the rank's part; some lie outside of it
   WorkspacePlan plan_;
-  std::vector<BlockPlan> saved_, deferred_;  ///< of each slice
-  std::vector<std::vector<Range>> padding_;  ///< of each shard
+  std::vector<BlockPlan> saved_, deferred_;  ///< by slice
+  std::vector<std::vector<Range>> padding_;  ///< by shard
   std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
 };
 }  // namespace minitaw::model

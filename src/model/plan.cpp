@@ -170,15 +170,14 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   if (duties.loss)
     plan.bytes = std::max(plan.bytes, plan_loss(plan, shape, shared));
   if (duties.embedding_gradient) {
-    plan.index =
-        carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
+    plan.index = carver.take(2 * shape.tokens() + most_starts(shape.vocab, shape.tokens()), int32);
     plan.bytes = std::max(plan.bytes, carver.end);
   }
   return plan;
 }
 
 std::size_t token_bytes(const Shape& shape) {
-  const std::int64_t numbers = 3 * shape.tokens() + most_segments(shape.vocab, shape.tokens());
+  const std::int64_t numbers = 3 * shape.tokens() + most_starts(shape.vocab, shape.tokens());
   return (numbers + numbers % 2) * int32;  // in whole eights, as Kokkos allocates
 }
 

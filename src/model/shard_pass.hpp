@@ -4,17 +4,17 @@
 #include "base/range.hpp"
 
 namespace minitaw::model {
-/// `backward` is both halves in one.
+/// `backward` does both halves at once.
 enum class Direction : std::uint8_t { forward, backward, backward_input, backward_weight };
 
-/// A part of a pass through one block, in order. Ranks that share sequences exchange keys and
-/// values, or their gradients, between segments. Without such an exchange a pass is one run of all.
+/// A part of a pass through one block, in order. Between segments, ranks that share sequences
+/// exchange keys and values or their gradients. `all`: a pass without such an exchange.
 enum class Segment : std::uint8_t {
   all,
-  keys,     ///< forward: projection to queries, keys and values; backward: the same again
+  keys,     ///< forward: projection to queries, keys and values; backward: the same, or a copy
   extend,   ///< forward, of slices: gathered keys and values join those of earlier slices
   attend,   ///< attention and what follows it; backward: towards the input, down to attention
-  share,    ///< backward, of slices: takes out gradients of keys that no slice adds to any more
+  share,    ///< backward, of slices: takes out gradients of keys that no other slice adds to
   weights,  ///< backward: gradients of all matrices but that of queries, keys and values
   finish,   ///< backward: the projection's gradient, towards input and weights
 };
@@ -27,9 +27,9 @@ constexpr bool includes(Segment run, Segment segment) {
 struct ShardPass {
   Direction direction = Direction::forward;
   int shard = 0;
-  int slice = 0;  ///< of the micro-batch's sequences, where they come in slices
+  int slice = 0;  ///< of the micro-batch
   Segment segment = Segment::all;
-  int block = 0;  ///< of the shard: the only one, unless `segment` is all
+  int block = 0;  ///< of the shard; unused if `segment` is all
   Part heads{};   ///< extend and forward attend: the part of Shape::key_parts; the last one goes on
 
   bool towards_input() const { return direction != Direction::backward_weight; }
@@ -38,12 +38,11 @@ struct ShardPass {
     return direction == Direction::backward || direction == Direction::backward_weight;
   }
 
-  /// One half of a backward pass.
   bool is_half() const {
     return direction == Direction::backward_input || direction == Direction::backward_weight;
   }
 
-  /// Extends or attends, of some heads.
+  /// Returns whether the pass handles one part of the heads.
   bool is_of_heads() const {
     return direction == Direction::forward &&
            (segment == Segment::extend || segment == Segment::attend);

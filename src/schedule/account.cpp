@@ -169,7 +169,9 @@ Footprint footprint_of(const Program& program, int number, const Layout& layout)
 RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, int root) {
   const int next = (member + 1) % members;
   const int from_root = (member - root + members) % members;
-  const auto without = [&](int other) { return elements - share_of(elements, members, other).count; };
+  const auto without = [&](int other) {
+    return elements - share_of(elements, members, other).count;
+  };
   switch (kind) {
   case Kind::broadcast: return {next, from_root + 1 < members ? elements : 0};
   case Kind::reduce: return {(member - 1 + members) % members, from_root > 0 ? elements : 0};

@@ -117,7 +117,7 @@ struct RankProgram {
   std::vector<int> owned_shards;  ///< owned_shards[k]: shard in owned slot k and accumulator slot k
   int part = 0;  ///< of Program::owned_parts: what it owns of each shard in `owned_shards`
   int embeddings_part = -1;  ///< of Program::embeddings_parts: all that it has; -1: has all
-  Part kept{}, partial{};     ///< the part of each shard in its slots of these classes
+  Part kept{}, partial{};    ///< the part of each shard in its slots of these classes
 
   bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
 
@@ -138,7 +138,7 @@ struct Program {
   /// Equal parts of the embeddings, each updated by one rank.
   int embeddings_parts = 1;
   bool embeddings_split = false;  ///< two parts: the embedding; final norm and head
-  int owned_parts = 1;           ///< equal parts of each shard, each owned by one rank
+  int owned_parts = 1;            ///< equal parts of each shard, each owned by one rank
   int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
   int replicas = 1;               ///< that sum their gradients
   bool clips = false;             ///< updates read the squares of all gradients

@@ -48,11 +48,7 @@ public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
       : rank_(rank),
         solo_(program),
-        executor_(program,
-            rank,
-            *this,
-            solo_,
-            {.waiting = policy, .make_queues = make_queues}) {
+        executor_(program, rank, *this, solo_, {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c)
       contents_[c].resize(program.ranks[rank].slots[c]);
     for (std::mt19937& random : random_)
@@ -151,10 +147,8 @@ schedule::Program two_ways() {
 
 /// One lane of rank 0, and what it needs.
 struct Alone {
-  Alone(schedule::Program executed,
-      schedule::Lane which,
-      Start::Function function,
-      int messages = 1)
+  Alone(
+      schedule::Program executed, schedule::Lane which, Start::Function function, int messages = 1)
       : program(std::move(executed)),
         start(std::move(function)),
         queues(make_queues()),

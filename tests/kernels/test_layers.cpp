@@ -231,16 +231,16 @@ TYPED_TEST(Layers, Embedding) {
   this->for_sizes([this](int rows, int width, int shift) {
     const int vocab = 7;
     const std::vector<std::int32_t> tokens = random_indices(rows, vocab);
-    std::vector<std::int32_t> order, segments{0};
+    std::vector<std::int32_t> order, starts{0};
     for (int v = 0; v < vocab; ++v) {
       for (int r = 0; r < rows; ++r)
         if (tokens[r] == v)
           order.push_back(r);
-      if (static_cast<int>(order.size()) > segments.back())
-        segments.push_back(static_cast<int>(order.size()));
+      if (static_cast<int>(order.size()) > starts.back())
+        starts.push_back(static_cast<int>(order.size()));
     }
     const Indices device_tokens = indices(tokens), device_order = indices(order),
-                  device_segments = indices(segments);
+                  device_starts = indices(starts);
     const Doubles table = this->random(vocab * width, 1), dx = this->random(rows * width, 2),
                   before = test::random_floats(vocab * width, 3);
     Doubles expected_table = before;
@@ -255,7 +255,7 @@ TYPED_TEST(Layers, Embedding) {
           slope.matrix(),
           device_tokens.vector(),
           device_order.vector(),
-          device_segments.vector());
+          device_starts.vector());
     });
     EXPECT_EQ(x.values(), reference::embedding_forward(table, tokens, width));
     expect_close(dtable.values(), expected_table);

@@ -176,11 +176,11 @@ TEST_F(TokenFile, UnusableFilesAreRefusedAndTheSmallestHasOnePlace) {
   EXPECT_EQ(batch_of(source, shape, 0, 0), (Batch{{'a', 'b', 'c'}, {'b', 'c', 'd'}}));
 }
 
-/// Order and segments of tokens.
+/// Order and starts of tokens.
 std::pair<Tokens, Tokens> sorted(const Tokens& tokens, std::int64_t vocab) {
-  Tokens order(tokens.size(), -1), segments(most_segments(vocab, std::ssize(tokens)), -1);
-  segments.resize(sort_positions(order, segments, tokens, vocab));
-  return {order, segments};
+  Tokens order(tokens.size(), -1), starts(most_starts(vocab, std::ssize(tokens)), -1);
+  starts.resize(sort_positions(order, starts, tokens, vocab));
+  return {order, starts};
 }
 
 TEST(TokenIndex, OrdersPositionsStablyByToken) {

@@ -198,7 +198,8 @@ TEST(Layout, TheHeadShortensTheLastStage) {
   shape.ffn = 8;
   const auto last = [&](std::int64_t vocab, bool split) {
     shape.vocab = vocab;
-    const Cut cut{.shards = 2, .embeddings_parts = 2, .embeddings_split = split, .head_counts = split};
+    const Cut cut{
+        .shards = 2, .embeddings_parts = 2, .embeddings_split = split, .head_counts = split};
     return make_layout(shape, cut).shards.back().layers;
   };
   EXPECT_EQ(

@@ -6,8 +6,8 @@
 /// A training step on made-up numbers, done plainly: what any program must compute.
 namespace minitaw::schedule::reference {
 using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard or of the embeddings. Gradients add, all else is mixed beyond
-/// recognition.
+/// A buffer: a number, or one per part of a shard or of the embeddings. Gradients add, all else is
+/// mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
 /// Numbers [begin, end) of a buffer.

@@ -419,10 +419,7 @@ std::vector<Broken> broken_programs() {
           fresh,
           planted("fsdp", each([=](Action& a) { a.shard ^= gathers(a) ? 1 : 0; })),
           "w0 holds the weights of shard 0, expected the weights of shard 1"},
-      {"GathersEndsTooSoon",
-          fresh,
-          planted("fsdp", without(of_ends)),
-          "part 0 is not updated yet"},
+      {"GathersEndsTooSoon", fresh, planted("fsdp", without(of_ends)), "part 0 is not updated yet"},
       {"WeightsAreAddedUp",
           fresh,
           planted("tawpipe", each([](Action& a) {

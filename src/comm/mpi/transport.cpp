@@ -45,9 +45,9 @@ private:
   std::unique_ptr<Operation> first_, second_;
 };
 
-/// The steps of a member in which share `first` starts at it, those below arrive one by one and are
-/// passed on, but for the last. Shares go round `window` pieces at a time: with few slots, pieces
-/// are passed on before all own are sent.
+/// Lists the steps of a member in a ring. Share `first` starts here. Each lower share arrives, and
+/// all but the last are passed on. Shares go round `window` pieces at a time: with few slots,
+/// pieces are passed on before all own are sent.
 std::vector<Step> ring_steps(
     int members, const Collective& c, int first, std::size_t piece_bytes, std::size_t window) {
   std::vector<std::vector<Bytes>> shares;  // in the order in which they come by
@@ -68,8 +68,8 @@ std::vector<Step> ring_steps(
 /// passed on. The order of a sum is that of the ring, so its bits repeat; only the root may change
 /// its buffer.
 ///
-/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what
-/// arrives. The sum of slice i grows from member i + 1 round to member i; each adds its own part,
+/// all_gather and reduce_scatter are rings. Every member sends its own share, then hands on what
+/// arrives. The sum of share i grows from member i + 1 round to member i; each adds its own part,
 /// in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send
 /// before receiving it would stand still.
 Route route_of(const LaneMemory& lane, Kind kind, const Membership& self, const Collective& c) {

@@ -122,8 +122,7 @@ std::vector<Candidate> search(
   for (Candidate& c : all)
     if (is_over(0.5 * seconds))
       c.why = late;
-    else if (c.floor = floor_of(planner.plan(c.asked), machine);
-        !machine.has_room(c.floor.memory))
+    else if (c.floor = floor_of(planner.plan(c.asked), machine); !machine.has_room(c.floor.memory))
       c.why = "do not fit";
 
   // Low bounds first. Once enough candidates are faster than the next bound, the rest has lost.
