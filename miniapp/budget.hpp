@@ -69,7 +69,7 @@ public:
 
 private:
   MpiJob& mpi_;
-  std::uint64_t communicator_;  ///< of one communicator of NCCL
+  std::uint64_t communicator_;  ///< of one communicator of NCCL, as measured at the start
   std::uint64_t process_;  ///< of a process on a host, where the user says how much it may have
   MemoryPools pools_;
 };

@@ -97,9 +97,9 @@ void shift(const Elements& e, const Member& member, std::byte* landing) {
       "MPI_Sendrecv");
 }
 
-/// How many elements each member has of a slice, and where its slice begins.
-struct Slices {
-  Slices(int elements, int members) : are_equal(elements % members == 0) {
+/// How many elements each member has of a share, and where its share begins.
+struct Shares {
+  Shares(int elements, int members) : are_equal(elements % members == 0) {
     for (int m = 0; m < members; ++m) {
       const Range part = share_of(elements, members, m);
       counts.push_back(static_cast<int>(part.count));
@@ -111,24 +111,24 @@ struct Slices {
   std::vector<int> counts, starts;
 };
 
-void all_gather(const Elements& e, const Slices& slices) {
-  const int count = slices.counts.front();
-  if (slices.are_equal)
+void all_gather(const Elements& e, const Shares& shares) {
+  const int count = shares.counts.front();
+  if (shares.are_equal)
     return check_mpi(
         MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, count, e.type, e.comm),
         "MPI_Allgather");
-  const int *counts = slices.counts.data(), *starts = slices.starts.data();
+  const int *counts = shares.counts.data(), *starts = shares.starts.data();
   check_mpi(
       MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, counts, starts, e.type, e.comm),
       "MPI_Allgatherv");
 }
 
-void reduce_scatter(const Elements& e, const Slices& slices, MPI_Op sum) {
-  const int count = slices.counts.front();
-  if (slices.are_equal)
+void reduce_scatter(const Elements& e, const Shares& shares, MPI_Op sum) {
+  const int count = shares.counts.front();
+  if (shares.are_equal)
     return check_mpi(MPI_Reduce_scatter_block(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm),
         "MPI_Reduce_scatter_block");
-  check_mpi(MPI_Reduce_scatter(MPI_IN_PLACE, e.data, slices.counts.data(), e.type, sum, e.comm),
+  check_mpi(MPI_Reduce_scatter(MPI_IN_PLACE, e.data, shares.counts.data(), e.type, sum, e.comm),
       "MPI_Reduce_scatter");
 }
 
@@ -156,7 +156,7 @@ public:
     const int count = static_cast<int>(size.elements);
     const Elements e{
         buffers.data.data(), count, fp32 ? MPI_FLOAT : MPI_UINT16_T, comms_.at(scope.name).comm};
-    const Slices slices(count, member.size());
+    const Shares shares(count, member.size());
     switch (operation) {
     case Operation::send: return send(e, member);
     case Operation::shift: return shift(e, member, buffers.landing.data());
@@ -166,15 +166,15 @@ public:
       const void* const from = member.index == 0 ? MPI_IN_PLACE : e.data;
       return check_mpi(MPI_Reduce(from, e.data, count, e.type, sum, 0, e.comm), "MPI_Reduce");
     }
-    case Operation::all_gather: return all_gather(e, slices);
-    case Operation::reduce_scatter: return reduce_scatter(e, slices, sum);
+    case Operation::all_gather: return all_gather(e, shares);
+    case Operation::reduce_scatter: return reduce_scatter(e, shares, sum);
     case Operation::all_reduce:
       return check_mpi(
           MPI_Allreduce(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm), "MPI_Allreduce");
     }
   }
 
-  [[nodiscard]] bool slices_in_place() const override { return false; }
+  [[nodiscard]] bool shares_in_place() const override { return false; }
 
   [[nodiscard]] std::string name() const override { return "MPI calls"; }
 

@@ -140,7 +140,7 @@ public:
       Buffers& buffers) = 0;
 
   /// Whether a reduce_scatter leaves its slice in its place (ours), else at the beginning (MPI's).
-  [[nodiscard]] virtual bool slices_in_place() const { return true; }
+  [[nodiscard]] virtual bool shares_in_place() const { return true; }
 
   [[nodiscard]] virtual std::string name() const = 0;
 };
@@ -165,7 +165,7 @@ public:
   [[nodiscard]] std::string fault(Operation operation,
       const Member& member,
       int rank,
-      bool slices_in_place,
+      bool shares_in_place,
       const std::vector<std::byte>& after) const;
 
 private:

@@ -100,7 +100,7 @@ private:
     // The last byte of a number holds its sign. Member 0 has a result of every operation.
     if (spoil && member_.index == 0)
       after[model::bytes_of(size_.dtype) - 1] ^= std::byte{0x80};
-    return contents_.fault(operation_, member_, rank_, backend.slices_in_place(), after);
+    return contents_.fault(operation_, member_, rank_, backend.shares_in_place(), after);
   }
 
   const Stopwatch& stopwatch_;

@@ -123,7 +123,7 @@ std::vector<std::byte> Contents::before(int rank) const {
 std::string Contents::fault(Operation operation,
     const Member& member,
     int rank,
-    bool slices_in_place,
+    bool shares_in_place,
     const std::vector<std::byte>& after) const {
   const bool fp32 = size_.dtype == model::Dtype::fp32;
   const auto found = [&](std::int64_t i) {
@@ -167,7 +167,7 @@ std::string Contents::fault(Operation operation,
   case Operation::all_reduce: return summed_wrong(all, 0);
   case Operation::reduce_scatter: {
     const Range own = share_of(size_.elements, member.size(), member.index);
-    return summed_wrong(own, slices_in_place ? own.begin : 0);
+    return summed_wrong(own, shares_in_place ? own.begin : 0);
   }
   case Operation::all_gather: break;
   }

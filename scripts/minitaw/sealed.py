@@ -92,7 +92,9 @@ def guarded(name, read):
         return read()
     except OF_READING as error:
         why = " ".join(str(error).split())[:160]
-        raise BadInput(f"{name} is damaged, of another version, or no result of miniTaw: {why}; {RENEW}") from error
+        raise BadInput(
+            f"{name} is damaged, of another version, or no result of miniTaw: {why}; {RENEW}"
+        ) from error
 
 
 def opened(name, content=None):

@@ -24,7 +24,7 @@ public:
 
   double* loss() const { return scalars_.as<double>(); }
 
-  /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
+  /// Staging of the transport, all lanes together; empty if no lane reduces.
   model::Buffer staging() const { return staging_; }
 
   /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action
@@ -42,7 +42,7 @@ private:
   enum class Written {
     all,
     in_parts,  ///< contributions: those of several rails are parts, so only an unused one counts
-    some,      ///< chunks and partial sums have one size, of which small models use little
+    some,      ///< staging and partial sums have one size, of which small models use little
   };
 
   struct Named {

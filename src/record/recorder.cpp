@@ -79,8 +79,8 @@ Results read_results(hid_t file, const std::string& path) {
     return found;
   } catch (const std::runtime_error& error) {
     std::string why = error.what();  // with names of the file, which may hold anything
-    throw InputError(
-        "{} is damaged, of another version, or no result of miniTaw: {}; get the file again from whoever measured it",
+    throw InputError("{} is damaged, of another version, or no result of miniTaw: {}; get the file "
+                     "again from whoever measured it",
         path,
         printable(why, why.size()));
   }

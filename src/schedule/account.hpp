@@ -43,12 +43,12 @@ private:
 };
 
 /// Bytes that cross each link in one step, as the transports move them. A collective has n members
-/// in ring order, from the root if there is one. It moves the slices of base/range.hpp, with their
+/// in ring order, from the root if there is one. It moves the shares of base/range.hpp, with their
 /// true sizes:
 /// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2;
 /// - reduce: the same chain back;
-/// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
-/// - reduce-scatter: all slices but slice i; all-reduce: both.
+/// - all-gather: a ring with all shares but share i + 1 over each link i -> i + 1 (mod n);
+/// - reduce-scatter: all shares but share i; all-reduce: both.
 ByteMatrix bytes(const Program& program, const Layout& layout);
 /// What one rank of the job sends.
 ByteMatrix bytes_of_rank(const Program& program, const Layout& layout, int job_rank);
@@ -122,7 +122,7 @@ Range moved(const Action& action, const Layout& layout);
 /// compute type.
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or
-/// the rank's slice; or of a micro-batch.
+/// the rank's part; or of a micro-batch.
 Range held(const Program& program,
     int rank,
     SlotClass cls,

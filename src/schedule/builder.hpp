@@ -138,9 +138,9 @@ public:
   /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and
   /// of its embeddings, unless all ranks have those.
   void sum_over_context(const Ranks& ranks, int tick);
-  /// Closes the step at `tick`, which no action's tick exceeds: combines gradients of the embeddings,
-  /// sums over replicas, squares for clipping, updates, joins. Sorts actions into issue order,
-  /// assigns slots, derives waits.
+  /// Closes the step at `tick`, which no action's tick exceeds: combines gradients of the
+  /// embeddings, sums over replicas, squares for clipping, updates, joins. Sorts actions into issue
+  /// order, assigns slots, derives waits.
   Program finish(int tick, Overlap overlap = Overlap::full) &&;
 
 private:

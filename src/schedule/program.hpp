@@ -29,8 +29,8 @@ struct Action {
   Payload payload = Payload::none;
   /// loss, BW, W, dembed, add: adds to the same part of its gradient slot instead of writing it.
   bool accumulates = false;
-  std::int32_t tick = 0;  ///< of the compute action this belongs to
-  std::int32_t shard = -1;
+  std::int32_t tick = 0;           ///< of the compute action this belongs to
+  std::int32_t shard = -1;         ///< of "update E": the part of the embeddings
   std::int32_t micro_batch = -1;   ///< counted over all ranks of the step, slices each
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv

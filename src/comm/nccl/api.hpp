@@ -22,7 +22,7 @@ struct Call {
   schedule::Kind kind;
   const std::byte* from;
   std::byte* to;
-  std::size_t count;  ///< of all_gather and reduce_scatter: of a slice
+  std::size_t count;  ///< of all_gather and reduce_scatter: of a share
   Type type;
   int peer = -1;  ///< or root; rank of the communicator
 };

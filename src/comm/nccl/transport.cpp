@@ -332,7 +332,7 @@ private:
     member.communicator->issue(call, queues_[index_of(lane)]);
   }
 
-  /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its
+  /// One group. NCCL has no call for unequal shares: a broadcast of each, or a reduction to its
   /// member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = self.members;
