@@ -308,6 +308,7 @@ def main():
         if not any(is_listed(words, [one]) for words in named)
     ]
     wrong += pages.broken_links(REPOSITORY)
+    wrong += pages.names_of_nothing(REPOSITORY)
     make_tree()
     notices_what_is_wrong()
     only = os.environ.get("ONLY", "")

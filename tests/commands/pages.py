@@ -166,3 +166,29 @@ def broken_links(repository):
             elif anchor and target.suffix == ".md":
                 if anchor not in anchors_of(target.read_text(encoding="utf-8")):
                     yield f"{page}: no heading {link}"
+
+
+def paths_of(text):
+    """a/{b,c}.d: a/b.d, a/c.d"""
+    braces = re.search(r"\{([^}]*)\}", text)
+    if braces is None:
+        return [text]
+    words = [text[: braces.start()] + w + text[braces.end() :] for w in braces[1].split(",")]
+    return [path for word in words for path in paths_of(word)]
+
+
+def names_of_nothing(repository):
+    """Functions and files that the guides to the code name, and the code has not."""
+    sources = [p for f in ("src", "miniapp", "tests") for p in (repository / f).rglob("*.[ch]pp")]
+    code = set(re.findall(r"\w+", " ".join(p.read_text(encoding="utf-8") for p in sources)))
+    for page in ("CONTRIBUTING.md", "docs/extending.md"):
+        whole = (repository / page).read_text(encoding="utf-8")
+        text = BLOCK.sub("", whole)
+        example = {word for m in BLOCK.finditer(whole) for word in re.findall(r"\w+", m[0])}
+        for function in re.findall(r"`(?:\w+(?:::|\.))*(\w+)\(", text):
+            if function not in code | example:
+                yield f"{page}: no function {function}()"
+        for path in re.findall(r"`((?:src|miniapp)/[\w/.{},]*)`", text):
+            for one in paths_of(path):
+                if not (repository / one).exists():
+                    yield f"{page}: no file {one}"
