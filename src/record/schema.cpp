@@ -54,8 +54,11 @@ Column column(const std::string& name,
       return std::invoke(value, m.result);
     else if constexpr (std::is_invocable_v<Value, RunPosition>)
       return std::invoke(value, m.position);
-    else
+    else {
+      static_assert(std::is_invocable_v<Value, trace::RankTime>,
+          "a value is taken of MeasuredRun, CaseResult, RunPosition or RankTime");
       return std::invoke(value, m.mean);
+    }
   };
   return {{name, units, "run", doc}, cell, std::move(shown)};
 }

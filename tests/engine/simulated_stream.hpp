@@ -11,7 +11,7 @@ namespace minitaw::engine::tests {
 struct FunctionStarter final : Starter {
   using Function = std::function<comm::Transport::Started(const schedule::Action&)>;
 
-  explicit FunctionStarter(Function function) : function(std::move(function)) {}
+  explicit FunctionStarter(Function called) : function(std::move(called)) {}
 
   comm::Transport::Started start(const schedule::Action& action) override {
     return function(action);
