@@ -15,8 +15,7 @@ public:
         .add_option("-o,--output",
             options_.output,
             "result file; if it exists, finished cases are kept and not run again (default: the "
-            "deck's name "
-            "with .h5, in the current folder)")
+            "deck's name with .h5, in the current folder)")
         ->type_name("FILE.h5");
     command_.add_flag("--retry",
         options_.retry,
@@ -34,8 +33,7 @@ public:
         "--peak",
         options_.peak,
         "what the device of a rank can do, 989e12: the MFU is relative to it (default: dense, of "
-        "its "
-        "datasheet, for NVIDIA's data-centre devices)");
+        "its datasheet, for NVIDIA's data-centre devices)");
     command_.add_flag("--timeline",
         flags_.timeline,
         "keep when every action of one step ran, for scripts/timeline");
