@@ -177,6 +177,7 @@ public:
       MPI_Comm_free(&comm_);
     } else {
       stop();
+      MPI_Wait(&closing_, MPI_STATUS_IGNORE);  // all ranks began to close, or none
       free_at_the_end(comm_);
     }
   }
