@@ -246,15 +246,14 @@ public:
             options_.changes,
             "change a key of the machine: between.rate='25 Gbit/s'")
         ->type_name("KEY=VALUE");
-    command_.add_flag("--json", options_.json, "JSON on standard output, nothing else");
+    add_json(command_, options_.json);
     command_.add_flag("--fitting",
         options_.fitting,
         "leave out cases that do not fit device.memory, without predicting them");
     CLI::Option* best = command_.add_flag("--best",
         options_.best,
         "try schedules and their options, replicas, groups, context, micro-batches and "
-        "recomputation "
-        "for the sequences of the one case");
+        "recomputation for the sequences of the one case");
     command_.add_option("--time-limit", options_.seconds, "seconds that --best may take")
         ->check(CLI::PositiveNumber)
         ->capture_default_str()

@@ -140,7 +140,7 @@ public:
             options_.expect,
             "machine file (see predict) that says what healthy parts reach")
         ->type_name("MACHINE.toml");
-    command_.add_flag("--json", options_.json, "JSON on standard output, nothing else");
+    add_json(command_, options_.json);
     command_.add_flag("--hosts", flags_.hosts, "print the names of the hosts");
     add_job_flags(command_, flags_);
   }

@@ -2,7 +2,6 @@
 #include "engine/executor.hpp"
 #include <algorithm>
 #include <fmt/format.h>
-#include <numeric>
 #include <sys/prctl.h>
 #include <utility>
 

@@ -2,7 +2,6 @@
 // The contract of comm/transport.hpp, for every transport; below, what only the transport over MPI
 // has.
 #include <cmath>
-#include <numeric>
 #include "base/error.hpp"
 #include "transports.hpp"
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fixtures.hpp"
 #include "harness/job_test.hpp"
-#include "this_run.hpp"
 
 namespace minitaw::harness {
 namespace {
-using schedule::Action, schedule::Kind, schedule::Operand, schedule::Program;
 using test::refusal_of, tests::Job, tests::small_case;
-using testing::HasSubstr, testing::StartsWith;
+using testing::HasSubstr;
 
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   Case c = one_group("tawpipe");

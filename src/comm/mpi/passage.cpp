@@ -272,7 +272,6 @@ private:
   std::size_t loads_ = 0, own_ = 0, stores_ = 0;  ///< fetches begun; own pieces used; stores begun
   bool done_ = false;
 };
-
 }  // namespace
 
 std::unique_ptr<Operation> make_passage(Route route) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 
