@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all tests in Python share: calls of programs, how these must end, and the tests of a
-file. CMake puts this folder into PYTHONPATH."""
+"""What the tests in Python share: where things are, calls of programs and scripts, and how these
+must end. ctest sets MINITAW_BUILD and MINITAW_MPIEXEC."""
 
-import inspect
+import contextlib
+import io
+import json
+import os
+import pathlib
 import subprocess
-import traceback
 
+import pytest
+from minitaw import command
 
-# Of memory, in the order of the program's table.
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("MINITAW_BUILD", REPOSITORY / "build/host"))
+MPIEXEC = os.environ.get("MINITAW_MPIEXEC", "mpiexec")
+MINITAW = BUILD / "minitaw"
+# written by tests/record/write_sample.cpp
+SAMPLE = BUILD / "tests/record/sample.h5"
+
+# in the order of the program's table
 MEMORY_KINDS = [
     "weights",
     "gradients",
@@ -17,16 +29,37 @@ MEMORY_KINDS = [
     "tokens",
     "context",
 ]
-
-
-# How every --json begins.
+# how every --json begins
 JSON_HEAD = ["program", "schema", "command"]
 
 
-def call(*command, **options):
+def call(*command_line, timeout=240, **options):
     """A program that has ended, with what it said as text."""
-    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 240}
-    return subprocess.run([*map(str, command)], **(usual | options), text=True)
+    words = [*map(str, command_line)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, **options)
+
+
+def minitaw(*arguments, **options):
+    """The program on one rank, without mpiexec."""
+    return call(MINITAW, *arguments, **options)
+
+
+def on_ranks(ranks, *arguments, variables=(), program=MINITAW, **options):
+    """The program under mpiexec, with these variables in the environment: "NAME=VALUE"."""
+    return call(MPIEXEC, "-n", ranks, "env", *variables, program, *arguments, **options)
+
+
+def script(name, *arguments):
+    """scripts/NAME, without a new process: to import its libraries takes longer than most calls."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.call(name, list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def process(name, *arguments, **options):
+    """scripts/NAME as users call it."""
+    return call(REPOSITORY / "scripts" / name, *arguments, **options)
 
 
 def settings(**values):
@@ -35,7 +68,7 @@ def settings(**values):
 
 
 def told(done):
-    """Of a program that has ended otherwise than it should."""
+    """What is said of a program that has ended otherwise than it should."""
     return f"{done.args}: exit {done.returncode}:\n{done.stdout}{done.stderr}"
 
 
@@ -60,34 +93,21 @@ def refused(done, *words, name="minitaw", begun=False):
     says(done.stderr, *words)
 
 
-def run_all(*tests):
-    """Calls every test, and ends with the names of those that failed."""
-    failed = []
-    for test in tests:
-        try:
-            test()
-        except Exception:
-            traceback.print_exc()
-            failed.append(test.__name__)
-    if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}")
+def refusal_of(work, *arguments, **options):
+    """What the BadInput of a call in Python says."""
+    with pytest.raises(command.BadInput) as refusal:
+        work(*arguments, **options)
+    return str(refusal.value)
 
 
-def has_instruments(program):
-    """Whether a minitaw was built with instruments: the mini-app alone has no verb `screen`."""
-    return "\n  screen " in output_of(call(program, "--help"))
+def rows(file):
+    """Runs in the file, as a user reads them."""
+    done = minitaw("show", file, "--json")
+    said = json.loads(done.stdout)
+    output_of(done, code=0 if said["verdict"].startswith("VALID") else 1)
+    return said["runs"]
 
 
-def run_checks(names, without=()):
-    """Calls every function of globals() that is named check_... and takes nothing, in order.
-    without: names of functions that a build cannot pass; they are named on standard output."""
-    tests = [
-        value
-        for name, value in names.items()
-        if name.startswith("check_")
-        and inspect.isfunction(value)
-        and not inspect.signature(value).parameters
-    ]
-    if without:
-        print(f"left out, as the program was built without instruments: {', '.join(without)}")
-    run_all(*(test for test in tests if test.__name__ not in without))
+def has_instruments():
+    """Whether minitaw was built with instruments: the mini-app alone has no verb `screen`."""
+    return "\n  screen " in output_of(minitaw("--help"))

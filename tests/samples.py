@@ -6,7 +6,6 @@ import pathlib
 import h5py
 import numpy
 import pandas
-import support  # noqa: F401  finds the package
 from minitaw import record, sealed
 
 
