@@ -179,12 +179,7 @@ KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
 
 /// Single elements make the better vector code on a host; tests set this flag to run the loops over
 /// packs there too.
-#ifdef MINITAW_WITHOUT_PACKS
-inline constexpr bool packs_compiled = false, packs_on_host = false;
-#else
-inline constexpr bool packs_compiled = true;
 inline bool packs_on_host = false;
-#endif
 
 /// Packs `to` = packs `from` in their type, or with `adds` +=.
 template <int n, bool adds, class To, class From>
@@ -207,11 +202,9 @@ inline bool aligned(std::initializer_list<const void*> addresses) {
 template <class E, class Launch>
 void with_packs(
     std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
-  if constexpr (packs_compiled) {
-    constexpr int widest = 16 / sizeof(E);
-    if ((!on_host || packs_on_host) && width % widest == 0 && aligned(addresses))
-      return launch(std::integral_constant<int, widest>());
-  }
+  constexpr int widest = 16 / sizeof(E);
+  if ((!on_host || packs_on_host) && width % widest == 0 && aligned(addresses))
+    return launch(std::integral_constant<int, widest>());
   launch(std::integral_constant<int, 1>());
 }
 
