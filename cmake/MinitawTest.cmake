@@ -128,6 +128,7 @@ function(minitaw_test)
   set(target test_${arg_NAME})
   list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
   add_executable(${target} ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # names of tests are not kept apart
   target_include_directories(
     ${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} fmt::fmt)  # fmt is in the precompiled headers

@@ -199,7 +199,7 @@ std::string fit_text(const DeviceFit& fit) {
                           : "no S fits");
 }
 
-Json to_json(const CaseCost& plan) {
+Json json_of(const CaseCost& plan) {
   Json groups = Json::array(), ranks = Json::array(), busy = Json::array(), host = Json::array(),
        shares = Json::array();
   for (const int g : indices(plan.groups))
@@ -292,7 +292,7 @@ std::string table_text(const Costs& plans, bool narrow) {
   return text;
 }
 
-std::string to_text(const CaseCost& plan) {
+std::string text_of(const CaseCost& plan) {
   const Case& c = plan.asked;
   const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
@@ -369,7 +369,7 @@ void print(const deck::Deck& deck, const Costs& plans) {
     text += fmt::format("# choose up to {} cases with --set for details\n", few);
   else
     for (const CaseCost& plan : plans)
-      text += "\n" + to_text(plan);
+      text += "\n" + text_of(plan);
   write_stdout(text);
 }
 
@@ -388,7 +388,7 @@ int plan(const Invocation& invocation, const PlanOptions& options) {
         {{"notes", deck.notes},
             {"assumed_per_rank",
                 {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
-            {"cases", list_of(plans, [](const CaseCost& plan) { return to_json(plan); })}});
+            {"cases", list_of(plans, [](const CaseCost& plan) { return json_of(plan); })}});
   else
     print(deck, plans);
   return 0;

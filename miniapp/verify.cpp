@@ -83,7 +83,7 @@ std::vector<TableColumn<VerifiedCase>> all_columns() {
           .width = -1}};
 }
 
-Json to_json(const VerifiedCase& c) {
+Json json_of_verified(const VerifiedCase& c) {
   Json json = {{"settings", settings_json(c.asked)},
       {"passes", c.passes()},
       {"failure", c.failure()},
@@ -195,7 +195,7 @@ public:
     }
     return mpi_.on_root([&] {
       return conclude(
-          verdict_of(compared), scope_text(compared, deck_), list_of(compared, to_json));
+          verdict_of(compared), scope_text(compared, deck_), list_of(compared, json_of_verified));
     });
   }
 

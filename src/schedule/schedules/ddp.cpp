@@ -6,7 +6,7 @@ namespace {
 /// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are
 /// summed over all ranks as soon as its last backward pass is over. On one rank nothing moves: the
 /// reference.
-Program make(const Request& request) {
+Program make_ddp(const Request& request) {
   Builder builder(request, request.layers);
   const Ranks all = builder.everyone();
   for (int s = 0; s < builder.shards(); ++s)
@@ -30,7 +30,7 @@ namespace schedules {
 Entry serial() {
   return {.name = "serial",
       .doc = "one rank, the reference",
-      .build = make,
+      .build = make_ddp,
       .one_rank = true,
       .replicable = false};
 }
@@ -39,7 +39,7 @@ Entry ddp() {
   return {.name = "ddp",
       .doc = "data parallelism: everything on every rank, gradients all-reduced during the last "
              "backward pass",
-      .build = make,
+      .build = make_ddp,
       .replicable = false};
 }
 }  // namespace schedules

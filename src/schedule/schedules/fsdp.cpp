@@ -146,7 +146,7 @@ private:
   std::vector<Leg> outer_, inner_;
 };
 
-void require(const Request& request) {
+void require_options_of_fsdp(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) {
     for (const char* option : {"reshard", "reduce"})
       if (request.spec.value(option) == "group")
@@ -166,7 +166,7 @@ void require(const Request& request) {
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered
 /// for its forward and again for its backward visit, gradients scattered after each micro-batch,
 /// but for what keeping_of() says.
-Program make(const Request& request) {
+Program make_fsdp(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
   Builder builder(request, units);
   Sharding sharding(builder, request);
@@ -198,8 +198,8 @@ Entry fsdp() {
               {"1", "1..64"},
               "blocks that are gathered and reduced together; units are of nearly equal cost: 16 "
               "blocks by 3 are four units of 3 and two of 2"}}),
-      .build = make,
-      .check = require};
+      .build = make_fsdp,
+      .check = require_options_of_fsdp};
 }
 }  // namespace schedules
 }  // namespace minitaw::schedule

@@ -218,7 +218,7 @@ Program build_by(StageRule rule, const Request& request) {
 
 /// The text of the file that a request of `csv` names. It is looked for in the folder of the deck,
 /// and in the working folder, from which `--set` names it.
-std::string text_of(const Request& request) {
+std::string file_text(const Request& request) {
   const std::string name = request.spec.value("file");
   if (name.empty())
     throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
@@ -246,7 +246,7 @@ std::string sum_of(const std::string& text) {
 }
 
 Orders orders_of(const Request& request) {
-  const std::string text = text_of(request), name = request.spec.value("file"),
+  const std::string text = file_text(request), name = request.spec.value("file"),
                     sum = request.spec.value("sum");
   if (!sum.empty() && sum != sum_of(text))
     throw InputError(
@@ -342,7 +342,7 @@ Entry from_csv() {
   result.needs_file = true;
   result.check = check_orders;
   result.settle = [](Request& request, int) {
-    request.spec.options["sum"] = sum_of(text_of(request));
+    request.spec.options["sum"] = sum_of(file_text(request));
   };
   return result;
 }

@@ -285,7 +285,7 @@ void settle(Request& request, int adapters) {
     options.erase("rails");
 }
 
-void require(const Request& request) {
+void require_options_of_tawpipe(const Request& request) {
   const auto& options = request.spec.options;
   if (options.contains("dbs") && options.contains("gwps"))
     throw InputError(
@@ -301,7 +301,7 @@ void require(const Request& request) {
 /// cco=off (a rank waits for its messages with weights), prefetch (ticks ahead between groups),
 /// shards (as many as ranks, or as blocks), grad_ticks (ticks after which gradients leave their
 /// group), rails (see GroupRelay).
-Program make(const Request& request) {
+Program make_tawpipe(const Request& request) {
   const auto& options = request.spec.options;
   // Shards of blocks take equally long, also where blocks do not divide evenly among ranks.
   const int shards = options.contains("shards") ? request.layers : request.ranks_of_replica();
@@ -369,9 +369,9 @@ Entry tawpipe() {
               "ranks of a group that share a message to another group; auto: as many as each "
               "node has network "
               "adapters"}}),
-      .build = make,
+      .build = make_tawpipe,
       .shards_per_rank = 1,
-      .check = require,
+      .check = require_options_of_tawpipe,
       .settle = settle};
 }
 }  // namespace schedules

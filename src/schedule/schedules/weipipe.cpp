@@ -148,7 +148,7 @@ private:
 /// weights for forward and for backward visits go round in two rings and gradients in a third, a
 /// rank per tick. Interleaved: backward visits of a micro-batch alternate with forward visits of
 /// the next. Corrected: docs/schedules.md.
-Program make(const Request& request) {
+Program make_weipipe(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
   const int last_tick = WeiPipe(builder, request.micro_batches_of_rank()).run();
   return std::move(builder).finish(last_tick + 1);
@@ -159,7 +159,7 @@ namespace schedules {
 Entry weipipe() {
   return {.name = "weipipe",
       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
-      .build = make,
+      .build = make_weipipe,
       .shards_per_rank = 1,
       .refuses_context =
           "weipipe passes each shard from rank to rank, a tick later each, and ranks "
