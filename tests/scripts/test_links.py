@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Links of pages lead to files and headings, and the guides to the code name what the code has."""
+
+import itertools
+import re
+
+import pytest
+from programs import REPOSITORY
+
+BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+PAGES = [
+    page
+    for page in REPOSITORY.rglob("*.md")
+    if page.relative_to(REPOSITORY).parts[0] not in ("build", "out")
+]
+
+
+def anchors_of(text):
+    """As GitHub makes them of headings: small letters, no signs, lines for spaces."""
+    for heading in re.findall(r"^#+ (.*)$", BLOCK.sub("", text), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        yield re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-")
+
+
+def broken_links(page):
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for name, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", text):
+        target = page.parent / name if name else page
+        if not target.exists():
+            yield name
+        elif anchor and target.suffix == ".md":
+            if anchor not in anchors_of(target.read_text(encoding="utf-8")):
+                yield f"{name}#{anchor}"
+
+
+def test_links_lead_somewhere():
+    assert len(PAGES) > 50
+    assert {page: [*broken_links(page)] for page in PAGES if any(broken_links(page))} == {}
+
+
+def paths_of(text):
+    """a/{b,c}.d: a/b.d, a/c.d"""
+    parts = [part.split(",") for part in re.split(r"[{}]", text)]
+    return ["".join(words) for words in itertools.product(*parts)]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/extending.md"])
+def test_guides_name_what_the_code_has(page):
+    sources = [p for f in ("src", "miniapp", "tests") for p in (REPOSITORY / f).rglob("*.[ch]pp")]
+    code = " ".join(source.read_text(encoding="utf-8") for source in sources)
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    known = set(re.findall(r"\w+", code + " ".join(BLOCK.findall(text))))
+    functions = set(re.findall(r"`(?:\w+(?:::|\.))*(\w+)\(", BLOCK.sub("", text)))
+    files = re.findall(r"`((?:src|miniapp|tests)/[\w/.{},]*)`", BLOCK.sub("", text))
+    assert functions and functions <= known
+    named = [path for one in files for path in paths_of(one)]
+    assert named and [path for path in named if not (REPOSITORY / path).exists()] == []
