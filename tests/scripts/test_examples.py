@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The examples for suites, CI and Slurm parse, and the names and expressions by which they read
+results are those of what the program says. Their commands: test_commands.py."""
+
+import ast
+import json
+import re
+
+import pytest
+from programs import MINITAW, REPOSITORY, minitaw, on_ranks, output_of, call, settings
+
+EXAMPLES = REPOSITORY / "examples"
+
+
+def text_of(name):
+    return (EXAMPLES / name).read_text(encoding="utf-8")
+
+
+def value_of(name, variable):
+    """What a Python file gives a variable."""
+    for node in ast.walk(ast.parse(text_of(name))):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == variable:
+            return ast.literal_eval(node.value)
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """By `run`, and `show --json` of its record."""
+    file = tmp_path_factory.mktemp("run") / "result.h5"
+    sizes = settings(schedule="tawpipe", layers=2, hidden=32, heads=2, seq=16, micro_batches=2)
+    deck = REPOSITORY / "inputs/quickstart.toml"
+    run = output_of(on_ranks(2, "run", deck, *sizes, "--set=ranks=2", "-o", file))
+    return run, output_of(minitaw("show", file, "--json"))
+
+
+def test_shell_parses():
+    files = [*EXAMPLES.glob("slurm/*")]
+    assert len(files) == 3
+    for file in files:
+        call("bash", "-n", file, check=True)
+
+
+def test_yaml_and_python_parse():
+    for file in EXAMPLES.rglob("*.py"):
+        ast.parse(file.read_text(encoding="utf-8"))
+    yaml = pytest.importorskip("yaml")
+    for name in ("github-actions", "github-nightly", "gitlab-ci", "gitlab-nightly"):
+        for job in yaml.safe_load(text_of(f"ci/{name}.yml")).get("jobs", {}).values():
+            for step in job["steps"]:
+                script = re.sub(r"\$\{\{.*?\}\}", "x", step.get("run", ""))
+                call("bash", "-n", input=script, check=True)
+    for name in ("jube/minitaw.yaml", "ramble/ramble.yaml"):
+        yaml.safe_load(text_of(name))
+
+
+def test_the_examples_for_both_kinds_of_ci_do_the_same():
+    for github, gitlab in (("actions", "ci"), ("nightly", "nightly")):
+        lines = [
+            {
+                line.strip().removeprefix("- ").removeprefix("run: ").removesuffix(" || failed=1")
+                for line in text.splitlines()
+                if "scripts/" in line
+            }
+            for text in (text_of(f"ci/github-{github}.yml"), text_of(f"ci/gitlab-{gitlab}.yml"))
+        ]
+        assert lines[0] and lines[0] == lines[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("reframe/minitaw_test.py", "SCHEDULES = "),
+        ("reframe/eessi_minitaw.py", r"schedule = parameter\("),
+        ("ramble/ramble.yaml", "schedule: "),
+    ],
+)
+def test_every_schedule_is_listed(name, before):
+    (found,) = re.findall(rf"{before}\s*\[([^]]*)\]", text_of(name))
+    listed = re.findall(r"[\w:=]+", found)
+    schedules = set(output_of(minitaw("help", "schedules")).split()) - {"serial"}
+    assert set(listed) == schedules | {"fsdp:hierarchical=on"}
+
+
+def test_jube_reads_what_show_says(said):
+    numbers = {"$jube_pat_fp": r"[-+.e\d]+", "$jube_pat_int": r"\d+"}
+    patterns = re.findall(r"_: '(\"\w+\": .*?)'\}", text_of("jube/minitaw.yaml"))
+    assert len(patterns) == 6
+    for pattern in patterns:
+        for name, number in numbers.items():
+            pattern = pattern.replace(name, f"({number})")
+        assert re.search(pattern, said[1]), pattern
+
+
+def test_ramble_reads_what_run_and_show_say(said):
+    """And, of `screen`, its verdict."""
+    text = text_of("ramble/repo/applications/minitaw/application.py")
+    columns = re.findall(r'\("[\w ]+", "(\w+)", "', text)
+    assert len(columns) == 6 and set(columns) <= json.loads(said[1])["runs"][0].keys()
+    for column in columns:
+        assert re.search(rf'^\s*"{column}": [-+.e\d]+', said[1], re.MULTILINE)
+    others = re.findall(r'fom_regex=r"(.*)"', text) + re.findall(r'match=r"(.*)"', text)
+    for expression in others:
+        assert re.search(rf"^{expression}", said[0], re.MULTILINE), expression
+    assert len(others) == 3
+
+
+def test_reframe_reads_what_run_show_and_screen_say(said):
+    name = "reframe/minitaw_test.py"
+    case = json.loads(said[1])["runs"][0]
+    columns = {column for column, *_ in value_of(name, "FIGURES")}
+    planned = {plan for *_, plan in value_of(name, "FIGURES") if plan}
+    assert columns | planned | {*value_of(name, "SETTINGS")} <= case.keys() and planned
+    both = text_of(name) + text_of("reframe/eessi_minitaw.py")
+    expressions = re.findall(r'\(r"(\^(?:RESULT|figure).*?)", self', both)
+    assert len(expressions) == 3
+    for expression in expressions:
+        assert re.search(expression, said[0], re.MULTILINE), expression
+    screen = json.loads(call(MINITAW, "screen", "--json", "--rounds=2", "--seconds=0.005").stdout)
+    assert {"verdict", "culprits", "quantities"} <= screen.keys()
+    assert all(
+        {"name", "units", "lowest", "highest"} <= each.keys() for each in screen["quantities"]
+    )

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scripts/perf-gate: which commit it takes for the base, in which order it runs both, when it
+stops, what it says and ends with."""
+
+import pathlib
+import shutil
+import sys
+
+import perf_gate
+import pytest
+from programs import MINITAW, call, process, refusal_of, says
+
+DECKS = (
+    ("gate.toml", 1),
+    ("gate-communication.toml", 2),
+    ("nightly.toml", 2),
+    ("nightly-long.toml", 1),
+)
+
+
+def gate(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["perf-gate", "-o", "out", *words])
+    return perf_gate.main()
+
+
+class Machine:
+    """Takes the place of runs and of scripts/compare, which says each verdict once and the last one
+    over and over: a word for each case, then that of all."""
+
+    def __init__(self, monkeypatch, verdicts):
+        self.verdicts, self.ran, self.looked = verdicts, [], []
+        monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
+        monkeypatch.setattr(perf_gate, "measure", self.measure)
+        monkeypatch.setattr(perf_gate, "judge", self.judge)
+
+    def measure(self, options, program, name, stage):
+        assert name.startswith(program)
+        self.ran.append((stage.deck.name, stage.ranks, name))
+
+    def judge(self, options):
+        self.looked.append(int(self.ran[-1][2][-3:]))
+        *words, verdict = self.verdicts[0].split()
+        del self.verdicts[: len(self.verdicts) > 1]
+        rows = [f"  0 tawpipe 1 1 32 1 2 0.001 0.0012 1.230 1.1 1.3 {word}\n" for word in words]
+        return int(verdict == "REGRESSION"), f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
+
+
+OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
+
+
+@pytest.mark.parametrize(
+    ("words", "verdicts", "code", "pairs", "looks", "told"),
+    [
+        # each deck until its own cases are decided
+        (
+            "",
+            [OPEN, OPEN, SAME, *["SAME AMBIGUOUS AMBIGUOUS"] * 3, "SAME FASTER FASTER"],
+            0,
+            [17, 24],
+            [1, 12, 17, 1, 12, 17, 24],
+            ["communication, pair 24 of 48", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
+        ),
+        # an open case is told, and does not keep the second deck from its end
+        (
+            "--rounds 14",
+            [OPEN] * 3 + ["AMBIGUOUS SAME AMBIGUOUS"],
+            0,
+            [14, 12],
+            [1, 12, 14, 1, 12],
+            ["not decided: computing.", "--limit 600 --rounds 28"],
+        ),
+        # each deck has its share of the time
+        (
+            "--limit 0",
+            [OPEN, f"AMBIGUOUS {OPEN}"],
+            0,
+            [1, 1],
+            [1, 1],
+            ["computing and communication."],
+        ),
+        (
+            "",
+            [SAME, "SLOWER REGRESSION"],
+            1,
+            [12],
+            [1, 12],
+            ["not measured after the regression: comm"],
+        ),
+        ("--nightly", [SAME], 0, [12] * 4, [1, 12] * 4, ["a long sequence, pair 12 of 48"]),
+    ],
+)
+def test_pairs_turn_until_decided(words, verdicts, code, pairs, looks, told, monkeypatch, capsys):
+    machine = Machine(monkeypatch, verdicts)
+    assert gate(monkeypatch, *words.split()) == code
+    assert machine.looked == looks
+    assert machine.ran == [
+        (*deck, f"{side}-{number:03}")
+        for deck, most in zip(DECKS, pairs)
+        for number in range(1, most + 1)
+        for side in ("base", "new")[:: 1 if number % 2 else -1]
+    ]
+    says(capsys.readouterr().err, *told)
+
+
+def test_two_commands_are_measured_and_compared(monkeypatch):
+    """By the programs themselves. One pair decides nothing."""
+    pathlib.Path("tiny.toml").write_text(
+        'schedule = ["serial", "tawpipe"]\nlayers = 1\nhidden = 16\nheads = 2\nvocab = 32\nseq = 8\n'
+    )
+    start = f"WHICH=1 env mpiexec -n {{ranks}} {MINITAW}"
+    words = ["--base-run", start, "--new-run", start, "--deck", "tiny.toml", "--ranks", "1"]
+    says(refusal_of(gate, monkeypatch, *words, "--set", "bogus=1"), "base-001.txt", "bogus")
+    pathlib.Path("out/new-007.h5").touch()  # left by another call
+    few = "--rounds 1 --set steps=3 --junit a.xml -o out"
+    done = process("perf-gate", *words, *few.split())
+    assert done.returncode == 0, done
+    says(done.stdout, "COMPARISON: AMBIGUOUS", "too few pairs of files (1)", "serial", "tawpipe")
+    assert len([*pathlib.Path("out").glob("*.h5")]) == 2
+    assert pathlib.Path("out/compare.txt").read_text() == done.stdout
+    assert "<testsuite" in pathlib.Path("a.xml").read_text()
+
+
+@pytest.fixture
+def tree(monkeypatch):
+    """A repository of two commits on main."""
+    root = pathlib.Path("tree").absolute()
+    (root / "src").mkdir(parents=True)
+    (root / ".gitignore").write_text("/build/\n")
+    monkeypatch.setattr(perf_gate, "ROOT", root)
+    monkeypatch.setattr(perf_gate, "BASE_TREE", root / "build/base")
+    git("init", "-q", "-b", "main")
+    commit("first")
+    commit("second")
+    return root
+
+
+def git(*words):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", perf_gate.ROOT)
+    return call("git", *identity, *words, check=True).stdout
+
+
+def commit(text):
+    (perf_gate.ROOT / "src/kernel").write_text(text)
+    git("add", "-A")
+    git("commit", "-qm", text)
+
+
+def test_the_base_is_chosen(tree, capsys):
+    def base_is(text, why, asked=None):
+        perf_gate.check_out_base(perf_gate.choose_base(asked))
+        assert (perf_gate.BASE_TREE / "src/kernel").read_text() == text
+        says(capsys.readouterr().err, text, why)
+
+    base_is("first", "the commit before the last")
+    (tree / "src/kernel").write_text("changed")
+    base_is("second", "because files were changed")
+    git("checkout", "-qfb", "branch")
+    commit("third")
+    commit("fourth")
+    base_is("second", "where this branch left main")
+    base_is("third", "as asked for", "HEAD~1")
+    shutil.rmtree(perf_gate.BASE_TREE)
+    base_is("second", "left main")
+    (perf_gate.BASE_TREE / ".git").unlink()  # git would take the repository around it
+    base_is("fourth", "as asked for", "HEAD")
+    assert git("status", "--porcelain") == "" and git("branch", "--show-current") == "branch\n"
+    says(refusal_of(perf_gate.choose_base, "no-such"), "no-such", "--base-run")
+    says(
+        refusal_of(perf_gate.build, "working tree", tree), "working tree cannot be built", "log.txt"
+    )
+    shutil.rmtree(tree / ".git")
+    says(refusal_of(perf_gate.choose_base, None), "not a git repository")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("HEAD HEAD~1", "HEAD~1"),
+        ("--bogus x", "--bogus"),
+        ("--deck missing.toml", "missing.toml"),
+        ("--ranks 2", "belongs to --deck"),
+        ("--nightly --deck x", "leave out --deck"),
+        ("--rounds 0", "--rounds 0"),
+        ("--base-run x", "go together"),
+        ("HEAD --base-run x --new-run x", "leave out 'HEAD'"),
+    ],
+)
+def test_bad_calls_are_refused(words, told, monkeypatch):
+    says(refusal_of(gate, monkeypatch, *words.split()), told)
