@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// On three ranks.
 #include <cmath>
 #include <thread>
 #include "fixtures.hpp"
@@ -7,14 +8,6 @@
 
 namespace minitaw::energy {
 namespace {
-int world_rank() {
-  return comm::mpi::rank_in(MPI_COMM_WORLD);
-}
-
-int world_size() {
-  return comm::mpi::size_of(MPI_COMM_WORLD);
-}
-
 template <class T>
 T found(const CaseResult& result, std::string_view column) {
   const auto at = std::ranges::find(result.found, column, &Cells::value_type::first);
@@ -24,17 +17,16 @@ T found(const CaseResult& result, std::string_view column) {
 /// A counter of each rank in a file.
 class Steps : public test::InFolder {
 protected:
-  Steps() { count(1000); }
-
   void count(int joules) const { write("energy", std::to_string(joules)); }
 
   [[nodiscard]] Meter open() const {
+    count(1000);
     return Meter("", {.cray = path("energy"), .nvml = "", .rapl = ""});
   }
 
-  /// What rank 0 has after three steps, the rank uses so many joules in each, and before and after.
-  CaseResult after_three_steps(Meter meter, const topology::Groups& nodes, int joules) const {
-    Energy reader(std::move(meter), nodes);
+  /// What rank 0 has after three steps, if the rank uses so many joules in each, and before.
+  CaseResult after_steps(Meter meter, const std::vector<int>& nodes, int joules) const {
+    Energy reader(std::move(meter), topology::Groups(nodes));
     int now = 1000;
     for (int step = 0; step < 3; ++step) {
       count(now += step == 0 ? joules : 0);
@@ -46,39 +38,27 @@ protected:
     reader.collect(MPI_COMM_WORLD, result);
     return result;
   }
+
+  int rank_ = comm::mpi::rank_in(MPI_COMM_WORLD);
 };
 
-/// Each rank has a node of its own, and another node has no part in the case.
-TEST_F(Steps, HaveTheEnergyOfAllRanks) {
-  const auto nodes = topology::Groups::equal(world_size() + 1, world_size() + 1);
-  const CaseResult result = after_three_steps(open(), nodes, 1 + world_rank());
-  if (world_rank() != 0)
+/// Ranks 1 and 2 share a node, of which each has half; another node has no part in the case.
+TEST_F(Steps, HaveTheEnergyOfAllNodes) {
+  const CaseResult result = after_steps(open(), {1, 2, 1}, 1 + rank_);
+  if (rank_ != 0)
     return;
-  EXPECT_DOUBLE_EQ(found<double>(result, "energy"), 3.0 * world_size() * (world_size() + 1) / 2);
+  EXPECT_DOUBLE_EQ(found<double>(result, "energy"), 3 * (1 + 2.0 / 2 + 3.0 / 2));
   EXPECT_EQ(found<std::string>(result, "energy_source"), "the node (pm_counters)");
 }
 
-/// The first rank has a node of its own, the others share one.
-TEST_F(Steps, HaveEqualPartsOfANode) {
-  const int others = world_size() - 1;
-  const topology::Groups nodes(others > 0 ? std::vector{1, others, 1} : std::vector{1});
-  const CaseResult result = after_three_steps(open(), nodes, 2);
-  if (world_rank() == 0) {
-    EXPECT_DOUBLE_EQ(found<double>(result, "energy"), others > 0 ? 12 : 6);
-  }
-}
-
 TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
-  const auto nodes = topology::Groups::equal(world_size(), world_size());
-  const bool is_last = world_rank() == world_size() - 1;
-  const CaseResult still = after_three_steps(open(), nodes, is_last ? 0 : 2);
+  const CaseResult still = after_steps(open(), {1, 1, 1}, rank_ == 2 ? 0 : 2);
   const CaseResult lacking =
-      after_three_steps(is_last ? Meter("", {"", "", ""}) : open(), nodes, 2);
-  if (world_rank() != 0)
+      after_steps(rank_ == 2 ? Meter("", {"", "", ""}) : open(), {1, 1, 1}, 2);
+  if (rank_ != 0)
     return;
-  for (const CaseResult* result : {&still, &lacking})
-    EXPECT_TRUE(std::isnan(found<double>(*result, "energy")));
-  EXPECT_EQ(found<std::string>(still, "energy_source"), "the node (pm_counters)");
+  EXPECT_TRUE(std::isnan(found<double>(still, "energy")));
+  EXPECT_TRUE(std::isnan(found<double>(lacking, "energy")));
   EXPECT_THAT(found<std::string>(lacking, "energy_source"), testing::StartsWith("unavailable: "));
 }
 
@@ -92,18 +72,17 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return harness::StopReason::no;
   };
-  Case c = harness::tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  Case c = harness::tests::small_case("ddp", topology::Groups({3}), 2, 1);
   c.warmup = 2;
   c.steps = 3;
-  const auto energy =
-      std::make_shared<Energy>(open(), topology::Groups::equal(world_size(), world_size()));
+  const auto energy = std::make_shared<Energy>(open(), topology::Groups({1, 1, 1}));
   const CaseResult result =
       harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
-  if (world_rank() != 0)
+  if (rank_ != 0)
     return;
-  EXPECT_EQ(found<double>(result, "energy"), 2 * world_size()) << "between the timed steps";
-  EXPECT_EQ(found<double>(result, "energy_per_token"),
-      2 * world_size() / (3 * tokens_of_step(result.asked)));
+  EXPECT_EQ(found<double>(result, "energy"), 2 * 3) << "between the timed steps";
+  EXPECT_EQ(
+      found<double>(result, "energy_per_token"), 2.0 * 3 / (3 * tokens_of_step(result.asked)));
   EXPECT_THAT(result.begun, testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z"));
   EXPECT_TRUE(times[1] < result.begun && result.begun <= times[2] && times[4] < result.ended);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Six ranks of nodes 3+1+2 with two adapters each, which ranks 0, 3, 4 and 2, -, 5 drive.
 // MPI is real, what ranks measure with is not: every value is known.
-#include <array>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
@@ -13,18 +12,16 @@ namespace {
 constexpr double tick = 1.0 / 1024;  // s, that a look at the clock takes
 constexpr double mib = 1 << 20;
 constexpr int node_of[] = {0, 0, 0, 1, 2, 2}, first_of[] = {0, 3, 4}, size_of[] = {3, 1, 2};
+constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
 const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1, 2}, {2}};
-/// Ranks that may run on cores of a rank, on machines of their own and on one.
-const std::vector<std::vector<int>> sharing[] = {{{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
-    {{0, 1, 3, 4}, {0, 1, 4, 5}, {2}, {0, 3, 4}, {0, 1, 3, 4, 5}, {1, 4, 5}}};
+/// Ranks that may run on cores of a rank.
+const std::vector<std::vector<int>> sharing = {{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}};
 
 /// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were
-/// busy.
+/// busy, and the system of rank 3 does not tell.
 double load_of(int rank) {
-  return rank == 2 ? -0.5 : 0.125 * (rank + 1);
+  return rank == 2 ? -0.5 : rank == 3 ? nothing : 0.125 * (rank + 1);
 }
-
-constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
 
 /// Another one for each pair and direction.
 double pair_number(int from, int to) {
@@ -34,15 +31,11 @@ double pair_number(int from, int to) {
 class Simulated final : public Workbench {
 public:
   /// `turn`: in which this rank computes.
-  Simulated(int rank, int turn, bool one_machine)
-      : rank_(rank),
-        turn_(turn),
-        one_machine_(one_machine) {}
+  Simulated(int rank, int turn) : rank_(rank), turn_(turn) {}
 
   void next(const std::string& stage) {
     EXPECT_EQ(std::exchange(done, 0), 1) << stage;
     stage_ = stage;
-    inside_ += stage.starts_with("links inside") ? 1 : 0;
     between_ += stage.starts_with("links between nodes, pairs") ? 1 : 0;
   }
 
@@ -50,17 +43,14 @@ public:
 
   /// At the begin and the end of a round.
   rates::CoreUse core_use() override {
-    const auto own = [](int rank) { return 10.0 + rank; };
     if (++usages_ % 2 == 1) {
       begin_ = clock_;
       return {clock_, 1000.0 * rank_, 7};
     }
     double all = load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ - begin_);
-    for (const int rank : sharing[one_machine_ ? 1 : 0][rank_])
-      all += own(rank);
-    if (rank_ == 3 && !one_machine_)
-      all = std::nan("");
-    return {clock_, 1000.0 * rank_ + all, 7 + own(rank_)};
+    for (const int rank : sharing[rank_])
+      all += 10.0 + rank;
+    return {clock_, 1000.0 * rank_ + all, 7 + 10.0 + rank_};
   }
 
   [[nodiscard]] std::vector<Kernel> kernels() const override {
@@ -72,12 +62,13 @@ public:
         {"triad", "B/s", [=, this] { return kernel(4096, 2 + rank_); }}};
   }
 
+  /// One of five slices is the fastest.
   Work exchange(int peer) override {
     constexpr int slices[] = {3, 2, 1, 5, 4};
     return work(512, pair_number(peer, rank_) / 128 * slices[exchanges_[peer]++ % 5]);
   }
 
-  /// One of twenty is the fastest.
+  /// One of twenty is.
   double round_trip(int peer) override {
     return 1e-6 * pair_number(peer, rank_) * (++trips_[peer] % 20 == 7 ? 1 : 3);
   }
@@ -98,24 +89,20 @@ public:
 private:
   /// Takes long for the first time.
   [[nodiscard]] Work work(double amount, double seconds) const {
-    const bool shares = one_machine_ && !stage_.starts_with("kernels");
-    EXPECT_TRUE(!shares || (inside_ - 1) % 3 == node_of[rank_]) << "nodes that share cores";
     return {
         amount, [this, next = 99.0, seconds]() mutable { clock_ += std::exchange(next, seconds); }};
   }
 
   int rank_, turn_;
-  bool one_machine_;
   std::string stage_;
-  int usages_ = 0;
+  int usages_ = 0, between_ = 0;  ///< between_: stages of that kind so far
   double begin_ = 0;
-  int inside_ = 0, between_ = 0;  ///< stages of that kind so far
   mutable double clock_ = 1000;
   std::map<int, int> exchanges_, trips_, messages_;
 };
 
 /// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place,
-/// or a node. 0: none.
+/// or a node.
 struct Known {
   Quantity quantity;
   std::function<double(int rank, int partner)> value;
@@ -127,13 +114,13 @@ Known kernel(const char* name, const char* units, double amount, double seconds)
 
 double inside(int rank, int place) {
   const int node = node_of[rank], from = first_of[node] + place;
-  return place >= size_of[node] || from == rank ? 0 : 512 * 128 / pair_number(from, rank);
+  return place >= size_of[node] || from == rank ? nothing : 512 * 128 / pair_number(from, rank);
 }
 
 Known between(const Quantity& quantity, double unit) {
   return {quantity, [=](int rank, int node) {
             const int adapter = adapter_of[rank], from = adapter < 0 ? -1 : drivers[adapter][node];
-            return from < 0 || node == node_of[rank] ? 0 : unit * pair_number(from, rank);
+            return from < 0 || node == node_of[rank] ? nothing : unit * pair_number(from, rank);
           }};
 }
 
@@ -145,46 +132,46 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
       between({"latency between nodes", "s", Partner::node}, 0.5e-6),
       between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
       {{"cores taken by others", "1"}, [](int rank, int) { return load_of(rank); }}};
-  const auto fields = [](const Quantity& q) { return std::tuple(q.name, q.units, q.partner); };
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
             local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
   const topology::Placement place{
       .nodes = topology::Groups({3, 1, 2}), .node = node, .local_rank = local, .node_cores = cores};
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
-  for (const auto& [one_machine, shared_devices, turn] :
-      {std::tuple(false, false, turn_alone), {true, false, rank + 1}, {false, true, local + 1}}) {
-    auto workbench = std::make_unique<Simulated>(rank, turn, one_machine);
+  for (const bool shared_devices : {false, true}) {
+    auto workbench = std::make_unique<Simulated>(rank, shared_devices ? local + 1 : turn_alone);
     Simulated& simulated = *workbench;
     std::vector<topology::RankPlace> ranks;
     for (int r = 0; rank == 0 && r < 6; ++r)
-      ranks.push_back({.machine = one_machine ? 0 : node_of[r], .cores = cores_of[r]});
+      ranks.push_back({.machine = node_of[r], .cores = cores_of[r]});
     const ProbeOptions options{40,
         0.5,
         2,
         2,
-        one_machine,
+        false,
         shared_devices,
         [&](const std::string& stage) { simulated.next(stage); },
         [&] { ++simulated.done; }};
     Probe probe(MPI_COMM_WORLD, place, ranks, options, std::move(workbench));
     const std::vector<Quantity>& quantities = probe.quantities();
-    ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
+    ASSERT_EQ(quantities.size(), all.size());
     for (int round = 0; round < 2; ++round) {
       const auto values = probe.round();
       ASSERT_EQ(values.size(), all.size());
       for (std::size_t q = 0; q < all.size() && rank == 0; ++q) {
-        const int partners = quantities[q].is_of_links() ? 3 : 1;
-        ASSERT_EQ(std::ssize(values[q]), 6 * partners) << quantities[q].name;
+        const auto& [quantity, known_of] = all[q];
+        SCOPED_TRACE(quantity.name);
+        EXPECT_EQ(quantities[q].name, quantity.name);
+        EXPECT_EQ(quantities[q].units, quantity.units);
+        EXPECT_EQ(quantities[q].partner, quantity.partner);
+        const int partners = quantity.is_of_links() ? 3 : 1;
+        ASSERT_EQ(std::ssize(values[q]), 6 * partners);
         for (int i = 0; i < 6 * partners; ++i) {
-          const double value = values[q][i];
-          double known = all[q].value(i / partners, i % partners);
-          if (quantities[q].is_load() && i == 3 && !one_machine)
-            known = 0;  // the system of rank 3 does not tell
-          EXPECT_TRUE(known > 0   ? std::abs(value / known - 1) < 1e-3
-                      : known < 0 ? value == 0
-                                  : std::isnan(value))
-              << quantities[q].name << " " << i << ": " << value << ", not " << known;
+          const double value = values[q][i], known = known_of(i / partners, i % partners);
+          EXPECT_TRUE(std::isnan(known)
+                          ? std::isnan(value)
+                          : std::abs(value - std::max(known, 0.0)) <= 1e-3 * std::abs(known))
+              << i << ": " << value << ", not " << known;
         }
       }
     }
@@ -213,19 +200,16 @@ TEST(Workbench, AmountsAreThoseOfTheShape) {
   EXPECT_TRUE(use.elapsed > 0 && use.own > 0 && use.busy >= 0);
 }
 
-TEST(Tournament, EachTwoMeetOnceAndNoOneTwiceInAStep) {
-  for (int n = 2; n <= 17; ++n) {
+TEST(Probe, InATournamentEachTwoMeetOnceAndNoOneTwiceInAStep) {
+  for (int n = 2; n <= 9; ++n) {
     std::set<std::pair<int, int>> met;
-    EXPECT_EQ(steps_of_tournament(n), n - 1 + n % 2) << n;
     for (int step = 0; step < steps_of_tournament(n); ++step)
-      for (int one = 0; one < n; ++one) {
-        const int other = opponent_of(one, step, n);
-        if (other < 0)
-          continue;
-        EXPECT_TRUE(other < n && other != one) << n;
-        EXPECT_EQ(opponent_of(other, step, n), one) << n;
-        EXPECT_TRUE(met.insert({one, other}).second) << n;
-      }
+      for (int one = 0; one < n; ++one)
+        if (const int other = opponent_of(one, step, n); other >= 0) {
+          EXPECT_TRUE(other < n && other != one && opponent_of(other, step, n) == one) << n;
+          met.emplace(one, other);
+        }
+    EXPECT_EQ(steps_of_tournament(n), n - 1 + n % 2);
     EXPECT_EQ(std::ssize(met), n * (n - 1)) << n;
   }
 }

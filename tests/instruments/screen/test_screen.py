@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""minitaw screen on three ranks. What is said of known values: screen/test_screening.cpp."""
+
+import json
+import pathlib
+import re
+import socket
+
+import pytest
+from programs import MINITAW, MPIEXEC, call, minitaw, on_ranks, refused, told
+
+QUICK = "--rounds=2", "--seconds=0.01"
+MACHINE = """
+nodes = 1
+ranks_per_node = 3
+[device]
+memory_rate = "1300 TB/s"
+[device.fp32]
+products = [["1 MFLOP", "1 kFLOP/s"], ["100 GFLOP", "1 kFLOP/s"]]
+attention = "9 GFLOP/s"
+[inside]
+rate = "9 GB/s"
+"""
+
+
+def test_json_has_what_is_measured_found_and_expected():
+    """No memory is as fast as a machine file says, all products are fast enough."""
+    pathlib.Path("machine.toml").write_text(MACHINE)
+    done = on_ranks(3, "screen", *QUICK, "--json", "--expect=machine.toml", "--least=45")
+    found = json.loads(done.stdout)
+    assert done.returncode == (1 if found["culprits"] else 3), told(done)
+    assert (found["rounds"], found["nodes"], found["adapters"]) == (2, [3], 1)
+    assert 0 <= found["load"] <= 1.1
+    assert socket.gethostname() not in done.stdout
+    quantities = found["quantities"]
+    names = [quantity["name"] for quantity in quantities]
+    assert names == ["matrix product", "triad", "rate inside the node"]
+    assert [quantity["expected"] for quantity in quantities] == [1e3, 1.3e15, None]
+    for quantity in quantities:
+        assert 0 < quantity["lowest"] <= quantity["median"] <= quantity["highest"]
+        assert quantity["detectable"] is None or quantity["detectable"] >= 0.45
+    named = set()
+    for culprit in found["culprits"]:
+        named |= set(culprit["ranks"])
+        for evidence in culprit["evidence"]:
+            assert evidence["quantity"] == "triad" or not evidence.get("expected")
+    assert named >= {0, 1, 2} - set(found["loaded_ranks"])
+
+
+def test_text_has_a_row_for_each_quantity_and_ends_with_the_verdict():
+    done = on_ranks(3, "screen", *QUICK, "--hosts")
+    head, *lines = done.stdout.splitlines()
+    assert head.startswith("# minitaw ") and socket.gethostname() in done.stdout
+    rows = [re.split("  +", line.strip())[0] for line in lines if line.startswith("  ")]
+    assert [row for row in rows if ":" not in row] == [
+        "matrix product",
+        "triad",
+        "rate inside the node",
+        "cores taken by others",
+    ]
+    assert lines[-1].startswith("VERDICT: ") and done.returncode in (0, 1, 3), told(done)
+
+
+@pytest.mark.parametrize("option", ["--rounds=1", "--expect=none.toml", "--least=0"])
+def test_what_makes_no_sense_is_refused(option):
+    name, value = option.split("=")
+    refused(minitaw("screen", *QUICK, option), value if value.endswith("toml") else name)
+
+
+def test_a_rank_that_stops_is_named():
+    """Rank 1 stops as soon as rank 0 has said who computes where, before anything is measured."""
+    job = [MINITAW, "screen", "--rounds=100", "--seconds=0.01", "--watchdog=3"]
+    stops = '(until [ -s said.txt ]; do sleep 0.05; done; kill -STOP $$) & exec "$@"'
+    words = [MPIEXEC, "-n", 1, *job, ":", "-n", 1, "sh", "-c", stops, "sh", *job]
+    said = call("sh", "-c", 'exec "$@" > said.txt', "sh", *words).stderr
+    assert said.count("rank 1 (node 0) does not answer\n") == 1, said
