@@ -65,7 +65,7 @@ TEST(Seal, IsTheLineThatThePageDocuments) {
   EXPECT_EQ(seal.back(), '\n');
 }
 
-/// Other files: tests/python/check_hostile.py.
+/// Other files: tests/python/test_hostile.py.
 TEST(Seal, OpensWhatItWasMadeForAndNoticesEveryBit) {
   for (const std::size_t size : {0U, 1U, 7U, 4097U}) {
     const std::string raw = noise(size);

@@ -111,7 +111,7 @@ TEST(Table, TellsRepetitionsApart) {
   EXPECT_THAT(make_table({first, second}, true).header(), HasSubstr("case rep schedule"));
 }
 
-/// A quoted field may hold commas, quotes and line breaks. All values: check_references.py.
+/// A quoted field may hold commas, quotes and line breaks.
 TEST(Csv, HasTitlesWithUnitsAndALineForEachRun) {
   const std::string text = to_csv(rows()), titles = to_csv({});
   EXPECT_THAT(titles,
