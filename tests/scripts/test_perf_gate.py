@@ -114,7 +114,7 @@ def test_two_commands_are_measured_and_compared(monkeypatch):
     few = "--rounds 1 --set steps=3 --junit a.xml -o out"
     done = process("perf-gate", *words, *few.split())
     assert done.returncode == 0, done
-    says(done.stdout, "COMPARISON: AMBIGUOUS", "too few pairs of files (1)", "serial", "tawpipe")
+    says(done.stdout, "COMPARISON: AMBIGUOUS", "too few", "serial", "tawpipe")
     assert len([*pathlib.Path("out").glob("*.h5")]) == 2
     assert pathlib.Path("out/compare.txt").read_text() == done.stdout
     assert "<testsuite" in pathlib.Path("a.xml").read_text()
