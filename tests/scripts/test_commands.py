@@ -19,18 +19,18 @@ KERNELS = BUILD / "benchmarks/minitaw_kernels"
 BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks_of(page):
-    """Where they begin, and their lines; one that ends with a backslash, or before an indented one,
-    goes on."""
-    text = page.read_text(encoding="utf-8")
-    for block in BLOCK.finditer(text):
-        lines = re.sub(r" *\\?\n {4,}| *\\\n *", " ", block[1]).splitlines()
-        yield text[: block.start(1)].count("\n") + 1, lines
+def joined(text):
+    """A line that ends with a backslash, or before more options, goes on."""
+    return re.sub(r" *\\\n#? *|\n {4,}(?=[\[|]|--)", " ", text)
 
 
 # Executed
 
-PAGES = "cluster compare plan predict report results run run-rules screen show topo verify".split()
+PAGES = [
+    "README",
+    *("docs/" + name for name in "cluster compare plan predict report results".split()),
+]
+PAGES += ["docs/" + name for name in "run run-rules screen show topo verify".split()]
 # Not: builds, Slurm, containers, modules, other suites; test_cluster.py has clusters.
 EXECUTED = re.compile(
     r"(?!.*build/cuda)(\./)?(minitaw|mpiexec|build/host/minitaw|scripts/(env scripts/)?"
@@ -41,13 +41,12 @@ VERDICT = re.compile(r"scripts/(compare|check-rules)|minitaw (show|screen)")
 LESS = [
     (r"\bscreen\b", "screen --rounds 2 --seconds 0.005"),
     (r"-n (P|\d+)\b", "-n 2"),
-    ("nodes=64 --set replicas=16", "nodes=2 --set replicas=2"),
+    ("nodes=64 --set replicas=16", "nodes=1 --set dtype=bf16"),
     ("fit-machine", "fit-machine --minitaw less/minitaw"),
     (r"(?<=[ =])DECK\b", "inputs/small/table.toml"),
     (r"\bseq=\S+", "seq=24,40"),
 ]
-# Of each deck.
-OTHER_KEYS = "group_size groups head_dim kv_heads ffn micro_batches_per_rank replicas".split()
+# In the place of every deck; tests/deck reads the real ones.
 SMALL = """
 schedule = ["tawpipe", "fsdp"]
 ranks = 2
@@ -59,16 +58,7 @@ seq = 24
 micro_batches = 16
 steps = 3
 warmup = 1
-repeats = 1
 """
-
-
-def small(deck):
-    """The deck with one small value for each key."""
-    kept = re.sub(r"#.*", "", deck)
-    for key in [*re.findall(r"^(\w+) =", SMALL, re.MULTILINE), *OTHER_KEYS]:
-        kept = re.sub(rf"(?ms)^{key} *= *(\[.*?\]|[^\n]*)$", "", kept)
-    return re.sub(r"\[\s*([^\],]*),[^\]]*\]", r"[\1]", kept) + SMALL
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +68,7 @@ def tree(tmp_path_factory):
     shutil.copytree(REPOSITORY / "inputs", folder / "inputs")
     for path in (folder / "inputs").rglob("*.toml"):
         if path.parent.name != "machines":
-            path.write_text(small(path.read_text(encoding="utf-8")), encoding="utf-8")
+            path.write_text(SMALL, encoding="utf-8")
     for name in ("bin", "build", "less"):
         (folder / name).mkdir()
     for name in ("scripts", "mpiexec"):
@@ -97,11 +87,11 @@ def tree(tmp_path_factory):
 
 
 def recipes():
-    for page in [REPOSITORY / "README.md", *(REPOSITORY / f"docs/{name}.md" for name in PAGES)]:
-        for number, lines in blocks_of(page):
-            lines = [line for line in lines if EXECUTED.match(line)]
+    for page in [REPOSITORY / f"{name}.md" for name in PAGES]:
+        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            lines = [line for line in joined(block).splitlines() if EXECUTED.match(line)]
             if lines and not re.search(r"\[-|\.\.\.", "".join(lines)):
-                yield pytest.param(lines, id=f"{page.name}:{number}")
+                yield pytest.param(lines, id=f"{page.stem}: {lines[0][:40]}")
 
 
 def add_files(tree, text):
@@ -180,17 +170,11 @@ def missing(line):
 
 
 def lines_of(path):
-    """Of a page its blocks and what stands in backticks; of another file, and comments in it, what
-    begins as a command does."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".md":
-        yield from (line for _, lines in blocks_of(path) for line in lines)
-        yield from (" ".join(s.split()) for s in re.findall(r"`([^`]+)`", BLOCK.sub("", text)))
-        return
-    for line in re.sub(r" *\\\n#? *", " ", text.replace('"$program"', "minitaw")).splitlines():
-        line = re.sub(r"^[\s#-]*(run: |exec )?", "", line)
-        if re.match(r"(\w+=\S+ )*(mpiexec|srun|scripts/|benchmarks/|build/|minitaw).* ", line):
-            yield line
+    """What begins as a command does, if in a comment, or stands in backticks."""
+    text = joined(path.read_text(encoding="utf-8").replace('"$program"', "minitaw"))
+    begin = r"^[\s#-]*(?:run: |exec )?((?:\w+=\S+ )*(?:mpiexec|srun|scripts/|benchmarks/|build/|minitaw).* .*)"
+    spans = re.findall(r"`([^`]+)`", BLOCK.sub("", text)) if path.suffix == ".md" else []
+    return re.findall(begin, text, re.MULTILINE) + [" ".join(span.split()) for span in spans]
 
 
 def test_commands_name_what_exists():

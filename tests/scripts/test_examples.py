@@ -53,19 +53,6 @@ def test_yaml_and_python_parse():
         yaml.safe_load(text_of(name))
 
 
-def test_the_examples_for_both_kinds_of_ci_do_the_same():
-    for github, gitlab in (("actions", "ci"), ("nightly", "nightly")):
-        lines = [
-            {
-                line.strip().removeprefix("- ").removeprefix("run: ").removesuffix(" || failed=1")
-                for line in text.splitlines()
-                if "scripts/" in line
-            }
-            for text in (text_of(f"ci/github-{github}.yml"), text_of(f"ci/gitlab-{gitlab}.yml"))
-        ]
-        assert lines[0] and lines[0] == lines[1]
-
-
 @pytest.mark.parametrize(
     ("name", "before"),
     [

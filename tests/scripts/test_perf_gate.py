@@ -176,11 +176,9 @@ def test_the_base_is_chosen(tree, capsys):
     ("words", "told"),
     [
         ("HEAD HEAD~1", "HEAD~1"),
-        ("--bogus x", "--bogus"),
         ("--deck missing.toml", "missing.toml"),
         ("--ranks 2", "belongs to --deck"),
         ("--nightly --deck x", "leave out --deck"),
-        ("--rounds 0", "--rounds 0"),
         ("--base-run x", "go together"),
         ("HEAD --base-run x --new-run x", "leave out 'HEAD'"),
     ],
