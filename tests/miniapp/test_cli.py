@@ -1,34 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line as a user meets it: exit codes, one sentence on standard error, nothing but JSON
-where JSON is asked for. Called with the program and a folder to write to."""
+where JSON is asked for."""
 
-import concurrent.futures
 import os
 import pathlib
 import pty
 import re
 import subprocess
-import sys
 
-import programs
+import pytest
+from programs import MINITAW, minitaw, output_of, refused, settings, told
 
-PROGRAM, FOLDER = sys.argv[1:]
-DECK = pathlib.Path(FOLDER) / "deck.toml"
-
-
-def call(*arguments, **options):
-    return programs.call(PROGRAM, *arguments, cwd=FOLDER, **options)
+DECK = "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
+ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
+TWO = ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n"
 
 
-def refused(*arguments, says):
-    programs.refused(call(*arguments), says)
+@pytest.fixture(autouse=True)
+def decks(own_folder):
+    for name, text in (("deck", DECK), ("one", ONE), ("two", TWO)):
+        pathlib.Path(f"{name}.toml").write_text(text, encoding="utf-8")
 
 
 def accepted(*arguments):
-    return programs.output_of(call(*arguments))
+    return output_of(minitaw(*arguments))
 
 
-# What a user may get wrong, and the words of the sentence that says what would be right.
+# What a user may get wrong, and the words of the sentence that says what would be right. Of keys
+# and their values one each: tests/deck has the rest.
 REFUSED = """
                                                     | --help
 rnu x                                               | did you mean "run"
@@ -37,26 +36,19 @@ plan                                                | DECK
 plan missing.toml                                   | cannot be read
 plan .                                              | is a folder
 plan deck.toml extra                                | extra
-plan deck.toml --bogus                              | --bogus
-plan deck.toml --ranks 4                            | --ranks
 plan deck.toml --set layers                         | key=value
 plan deck.toml --set sqe=3                          | did you mean "seq"
 plan deck.toml --set schedule=täwpipe               | "täwpipe"
 plan deck.toml --program --set seq=64,128           | --program
 plan deck.toml --adapters 0                         | --adapters
 plan deck.toml --device-memory many                 | --device-memory
-plan deck.toml --device-memory -1G                  | --device-memory
-plan deck.toml --device-memory 3GiBs                | --device-memory
-plan deck.toml --device-memory 1e99G                | --device-memory
 plan deck.toml --device-memory 80                   | --device-memory
 plan deck.toml --flops 400T                         | 400T is no number of FLOP/s from 1000 to 1e+18
 run missing.toml                                    | cannot be read
 run deck.toml                                       | mpiexec -n 4
 run deck.toml --watchdog -1                         | --watchdog
 run deck.toml --interleave=x                        | --interleave
-run deck.toml --set                                 | KEY=VALUE
 run one.toml --time-limit 1:30:00                   | 1:30:00 is no number of seconds
-run one.toml --time-limit 0                         | --time-limit
 run one.toml --memory 80                            | --memory
 run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
@@ -66,55 +58,52 @@ show                                                | FILE
 show deck.toml                                      | not a miniTaw result
 show missing.h5                                     | cannot be read
 show deck.toml --csv --json                         | --csv
-help kyes                                           | did you mean "keys"
 help tawpip                                         | did you mean "tawpipe"
 """
 
 
-def check_refusals():
-    """Of keys and their values one each: tests/deck has the rest."""
-    rows = [
-        tuple(part.strip() for part in line.split("|")) for line in REFUSED.strip("\n").splitlines()
-    ]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        assert len([*pool.map(lambda row: refused(*row[0].split(), says=row[1]), rows)]) > 30
-    refused("plan", PROGRAM, says="deck")
+@pytest.mark.parametrize("line", REFUSED.strip("\n").splitlines())
+def test_bad_input_is_one_sentence(line):
+    arguments, _, says = line.partition("|")
+    refused(minitaw(*arguments.split()), says.strip())
 
 
-def check_memory_of_verify():
+def test_a_program_is_no_deck():
+    refused(minitaw("plan", MINITAW), "deck")
+
+
+def test_memory_of_verify():
     """Rank 0 keeps the gradients of the first and the last step, of one model at a time."""
 
     def needed(micro_batches, steps=3):
-        keys = programs.settings(
-            hidden=128, ffn=300, vocab=256, steps=steps, micro_batches=micro_batches
-        )
-        done = call("verify", "one.toml", "--memory", "100K", *keys)
+        keys = settings(hidden=128, ffn=300, vocab=256, steps=steps, micro_batches=micro_batches)
+        done = minitaw("verify", "one.toml", "--memory", "100K", *keys)
         return float(re.search(r"it needs ([\d.]+) MiB of 100.00 KiB", done.stderr)[1])
 
     weights = 4 / 2**20 * (2 * (4 * 128**2 + 3 * 128 * 300 + 2 * 128) + 2 * 256 * 128 + 128)
     one = needed("1")
     assert needed("1,2,3,4") == one, "of the first case that does not fit"
-    assert abs(one - needed("1", steps=1) - 2 * weights) < 0.02
+    assert one - needed("1", steps=1) == pytest.approx(2 * weights, abs=0.02)
 
 
-def check_lonely_ranks():
+@pytest.mark.parametrize("rank, says", [("0", "srun --mpi=list"), ("3", "")])
+def test_lonely_ranks(rank, says):
     """Where srun and MPI do not understand each other, every rank is alone: refused, and told by
     the first only."""
-    for rank, says in (("0", "srun --mpi=list"), ("3", "")):
-        srun = os.environ | {
-            "SLURM_STEP_NUM_TASKS": "4",
-            "SLURM_PROCID": rank,
-            "PMI_SIZE": "",
-            "OMPI_COMM_WORLD_SIZE": "",
-        }
-        done = call("run", DECK, env=srun)
-        if says:
-            programs.refused(done, says)
-        else:
-            assert (done.returncode, done.stdout, done.stderr) == (2, "", ""), programs.told(done)
+    srun = {
+        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_PROCID": rank,
+        "PMI_SIZE": "",
+        "OMPI_COMM_WORLD_SIZE": "",
+    }
+    done = minitaw("run", "deck.toml", env=os.environ | srun)
+    if says:
+        refused(done, says)
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", ""), told(done)
 
 
-def check_help():
+def test_help():
     assert accepted("--version").startswith("minitaw ")
     overview, usage = accepted("help"), accepted("--help")
     for verb in ("run", "verify", "plan", "show", "help"):
@@ -122,14 +111,14 @@ def check_help():
         assert f"minitaw {verb}" in accepted(verb, "--help")
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
-    assert {"serial", "fsdp", "tawpipe"} < set(accepted("help", "schedules").split("\n"))
+    assert {"serial", "fsdp", "tawpipe"} < {*accepted("help", "schedules").split("\n")}
     assert "tawpipe:cco=on|off" in accepted("help", "tawpipe")
 
 
 def on_terminal(*arguments):
     """The lines that a terminal shows."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=FOLDER, stdout=theirs) as running:
+    with subprocess.Popen([MINITAW, *arguments], stdout=theirs) as running:
         os.close(theirs)
         said = b""
         try:
@@ -145,30 +134,16 @@ def titles(lines):
     return next(line for line in lines if re.match("# +case ", line))
 
 
-def check_terminal():
-    """A table has fewer columns there, so that a line of 80 characters holds it, and `plan` tells
-    only a few cases in detail."""
-    pathlib.Path(FOLDER, "one.h5").unlink(missing_ok=True)
+def test_a_table_is_narrow_on_a_terminal():
+    """A line of 80 characters holds it, and `plan` tells only a few cases in detail."""
     ran = accepted("run", "one.toml", "--set=steps=3", "-o", "one.h5").splitlines()
     for words, left_out in (
         (("show", "one.h5"), "MFU"),
         (("plan", "deck.toml", "--set=seq=64,128,256,512,1K"), "optimiser"),
     ):
         narrow, whole = on_terminal(*words), accepted(*words).splitlines()
-        assert left_out in titles(whole) and left_out not in titles(narrow), (narrow, whole)
+        assert left_out in titles(whole) and left_out not in titles(narrow)
         lines = [line for line in narrow if line.startswith("  ") or line == titles(narrow)]
-        assert len(lines) > 1 and all(len(line) <= 80 for line in lines), lines
-    assert "case 4: tawpipe" in "\n".join(whole) and "case 4:" not in "\n".join(narrow), narrow
+        assert len(lines) > 1 and all(len(line) <= 80 for line in lines)
+    assert "case 4: tawpipe" in "\n".join(whole) and "case 4:" not in "\n".join(narrow)
     assert titles(ran) == titles(on_terminal("show", "one.h5")), "run has them, wherever it writes"
-
-
-DECK.parent.mkdir(parents=True, exist_ok=True)
-DECK.write_text(
-    "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8"
-)
-ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
-pathlib.Path(FOLDER, "one.toml").write_text(ONE, encoding="utf-8")
-pathlib.Path(FOLDER, "two.toml").write_text(
-    ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n", encoding="utf-8"
-)
-programs.run_checks(globals())

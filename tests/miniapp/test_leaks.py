@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a run tells and keeps names no host, user or folder, unless the user asked for it or wrote
+it: a machine with a made-up name (fake_host.cpp, preloaded), an environment full of names, and a
+search through all bytes that come out."""
+
+import os
+import pathlib
+
+import h5py
+from programs import BUILD, on_ranks, told
+
+FAKE_HOST = BUILD / "tests/miniapp/libfake_host.so"
+HOST, USER = "leak017", "leakjoe"
+TEXT = """schedule = "tawpipe"
+layers = 4
+hidden = 16
+heads = 2
+ffn = 24
+vocab = 64
+seq = 9
+micro_batches = 4
+steps = 3
+warmup = 1
+"""
+SECRETIVE = {
+    "SLURM_JOB_NODELIST": f"{HOST},leak[018-019]",
+    "SLURM_SUBMIT_DIR": f"/home/{USER}/x",
+    "SLURM_JOB_USER": USER,
+    "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}",
+    "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml",
+    "FI_DOMAIN": f"{HOST}_mlx",
+    "HOSTNAME": HOST,
+    "NCCL_KEY": "leaksecret",
+}
+PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
+
+
+def run(name, *arguments, deck="leaks.toml", note=""):
+    """What a run prints, the bytes of its file, and what the session in it holds."""
+    pathlib.Path(deck).write_text(TEXT + note, encoding="utf-8")
+    variables = {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}
+    # the library is preloaded before that of the sanitizer
+    variables["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    pairs = [f"{key}={value}" for key, value in variables.items()]
+    done = on_ranks(2, "run", deck, "-o", name, *arguments, variables=pairs)
+    assert done.returncode == 0, told(done)
+    with h5py.File(name) as file:
+        found = {
+            key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
+            for key, item in file["sessions/0000"].items()
+            if isinstance(item, h5py.Dataset)
+        }
+    return done.stdout + done.stderr, pathlib.Path(name).read_bytes(), found
+
+
+def test_nothing_leaks_and_every_rank_has_its_line():
+    said, kept, found = run("hidden.h5")
+    for word in (HOST, USER, "leak018", "leaksecret", "10.1.2.3", "cluster.example"):
+        assert word not in said.lower() and word.encode() not in kept.lower()
+    assert [*found["hosts"]] == ["node 0"] * 2 and [*found["nodes"]] == [0, 0]
+    assert found["kernel"] == "Linux 6.1-node 0 x86_64"
+    variables = dict(variable.split("=", 1) for variable in found["environment"])
+    assert (variables["SLURM_NTASKS"], variables["NCCL_ALGO"]) == ("2", "Ring")
+    assert variables["FI_DOMAIN"] == "(not kept)"
+    assert not {*SECRETIVE} - {"FI_DOMAIN"} & {*variables}
+    for rank in range(2):
+        place = f"node 0, cores {found['cores'][rank]}, {found['devices'][rank]}"
+        assert f"# rank {rank}: {place}\n" in said
+    assert len(found["cpu"]) == 2 and "core" in found["cpu"][0]
+    libraries = dict(text.split(maxsplit=1) for text in found["libraries"])
+    assert {"BLAS", "HDF5"} <= {*libraries}
+
+
+def test_hosts_are_kept_where_they_are_asked_for():
+    said, _, found = run("shown.h5", "--hosts")
+    assert f"node 0 ({HOST}.cluster.example), cores " in said
+    assert [*found["hosts"]] == [f"{HOST}.cluster.example"] * 2
+    assert f"FI_DOMAIN={HOST}_mlx" in found["environment"]
+
+
+def test_what_the_user_wrote_is_kept():
+    deck = f"{HOST}.toml"
+    _, _, found = run("written.h5", deck=deck, note=f"# for {HOST}\n")
+    assert f"# for {HOST}" in found["deck"] and f"run {deck} " in found["command"]
