@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a comparison says of cases that differ in one thing each: times, memory, bytes, losses,
+settings, machines, programs."""
+
+import math
+import re
+
+import numpy
+import pytest
+import samples
+from minitaw import comparison, record
+from minitaw.aspects import Rules
+from minitaw.comparison_text import as_text
+from minitaw.junit import as_junit
+from programs import SAMPLE, refusal_of, says
+
+RANDOM = numpy.random.default_rng(20111741)
+SEEN = record.load(SAMPLE)
+SETTINGS = SEEN.file[0].settings
+SESSION = {
+    "devices": ["host, 2 threads"] * 3,
+    "nodes": [0] * 3,
+    "cpu": ["one"] * 3,
+    "build_type": "Release",
+}
+STEPS = 6
+
+
+def measured(seconds=1, repetitions=1, **columns):
+    """Runs of a case, columns and arrays of each: steps of about so many seconds, a little
+    different in each."""
+    first = SEEN.iloc[0].to_dict() | {"steps": STEPS, "repeats": repetitions, "verdict": "VALID"}
+    runs = []
+    for repetition in range(repetitions):
+        steps = seconds * (1 + 0.01 * RANDOM.random((STEPS, 3)))
+        arrays = {"seconds": steps, "losses": 3.0 - 0.125 * numpy.arange(5)}
+        runs.append((first | columns | {"repetition": repetition}, arrays))
+    return runs
+
+
+def file_of(*cases, **session):
+    """The runs of a file, as load() has them."""
+    rows = [
+        (columns | {"case": number}, arrays)
+        for number, case in enumerate(cases)
+        for columns, arrays in case
+    ]
+    return samples.in_memory(rows, settings=SETTINGS, sessions=[SESSION | session])
+
+
+def compare(base, new, **rules):
+    return comparison.compare(base, new, Rules(**rules))
+
+
+def compared(change, rules={}, dtype="fp32", **session):
+    """Two files of one case, four repetitions each; `change` is done to the new one."""
+    base, new = (measured(1, 4, dtype=dtype) for _ in range(2))
+    for run in new:
+        change(*run)
+    return compare([file_of(base)], [file_of(new, **session)], **rules)
+
+
+def in_turn(*factors, cases=1, **rules):
+    """Pairs of files; the last one of the cases is slower by these factors. Both of a pair see the
+    same drift."""
+
+    base, new = [], []
+    for pair, factor in enumerate(factors):
+        drift = 1 + 0.5 * abs(math.sin(pair))
+        for side, last in ((base, drift), (new, factor * drift)):
+            others = [measured(drift, seq=128 << i) for i in range(cases - 1)]
+            side.append(file_of(*others, measured(last, seq=1 << 20)))
+    return compare(base, new, **rules)
+
+
+def columns(**changed):
+    return lambda row, arrays: row.update(changed)
+
+
+def times(column, factor):
+    return columns(**{column: round(SEEN[column][0] * factor)})
+
+
+def steps(factor, at=slice(None)):
+    def change(row, arrays):
+        arrays["seconds"][at] *= factor
+
+    return change
+
+
+def loss(at, factor):
+    def change(row, arrays):
+        arrays["losses"][at] *= factor
+
+    return change
+
+
+FAILED = {"status": "wrong", "verdict": "INVALID: wrong: the loss is not finite"}
+FIVE_OF_SIX = steps(3, slice(1, None))
+WORSE = ("", "SLOWER", "BROKEN", "MORE", "WRONG")
+unchanged = columns()
+
+
+def aspect_of(found, name):
+    return found.cases[0].aspects[name]
+
+
+def time_of(found):
+    return aspect_of(found, "time")
+
+
+def test_unchanged_is_the_same():
+    for found in (compared(unchanged), in_turn(*[1] * 7)):
+        assert (found.word, found.outcome) == ("SAME", "same")
+        assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
+
+
+@pytest.mark.parametrize(
+    "change, rules, name, word",
+    [
+        (steps(1.2), {}, "time", "SLOWER"),
+        (steps(1.2), {"threshold": 0.3}, "time", "SAME"),
+        (FIVE_OF_SIX, {}, "time", "SAME"),
+        (FIVE_OF_SIX, {"quantile": 0.5}, "time", "SLOWER"),
+        (columns(**FAILED), {}, "time", ""),
+        (columns(**FAILED), {}, "verdict", "BROKEN"),
+        (times("memory_measured", 1.04), {}, "memory", "SAME"),
+        (times("memory_measured", 1.06), {}, "memory", "MORE"),
+        (times("memory_measured", 1.04), {"memory_threshold": 0.01}, "memory", "MORE"),
+        (times("bytes_between", 1.1), {}, "bytes between", "MORE"),
+        (times("bytes_inside", 0.9), {}, "bytes inside", "LESS"),
+        (loss(0, math.nan), {}, "first loss", "WRONG"),
+    ],
+)
+def test_one_change_is_told_by_its_aspect(change, rules, name, word):
+    found = compared(change, rules)
+    assert aspect_of(found, name).word == word
+    assert found.outcome == ("worse" if word in WORSE else "same")
+
+
+@pytest.mark.parametrize("dtype, first, last", [("fp32", 1e-6, 1e-4), ("bf16", 1e-3, 1e-2)])
+def test_losses_agree_within_limits_of_the_type(dtype, first, last):
+    for at, name, limit in ((0, "first loss", first), (-1, "last loss", last)):
+        for off, word in ((0.95, "SAME"), (-1.05, "WRONG")):
+            found = compared(loss(at, 1 + off * limit), dtype=dtype)
+            assert aspect_of(found, name).word == word, (name, off)
+
+
+def test_a_drift_of_both_files_of_a_pair_does_not_matter():
+    for pairs in (7, 8):
+        time = time_of(in_turn(*[1.1] * pairs))
+        assert time.word == "SLOWER" and time.ratio.estimate == pytest.approx(1.1, abs=0.01)
+        assert time.new / time.base == pytest.approx(time.ratio.estimate, rel=1e-12)
+    assert in_turn(*[1 / 1.1] * 7).word == "FASTER"
+
+
+def test_files_without_partners_are_repetitions():
+    base, new = ([file_of(measured(of)) for _ in range(n)] for n, of in ((5, 1), (4, 1.3)))
+    found = compare(base, new)
+    assert not found.cases[0].times.are_paired and time_of(found).word == "SLOWER"
+
+
+def test_too_few_measurements_are_ambiguous():
+    assert "too few pairs of files (5) for" in time_of(in_turn(*[2] * 5)).reason
+    for base, new, said in ((3, 4, "(3 and 4)"), (1, 1, "(1)")):
+        found = compare([file_of(measured(1, base))], [file_of(measured(2, new))])
+        assert f"too few repetitions {said} for" in time_of(found).reason
+        assert found.word == "AMBIGUOUS"
+
+
+@pytest.mark.parametrize(
+    "pairs, options, word",
+    [
+        (6, {"cases": 1}, "SLOWER"),
+        (7, {"cases": 3}, "AMBIGUOUS"),
+        (8, {"cases": 3}, "SLOWER"),
+        (9, {"cases": 3, "looks": 4}, "AMBIGUOUS"),
+        (10, {"cases": 3, "looks": 4}, "SLOWER"),
+    ],
+)
+def test_many_cases_and_looks_take_more_pairs(pairs, options, word):
+    """That n pairs are all slower by chance has a probability of 2^-n: of 0.025 a case alone needs
+    six, one of four intervals (three cases, and all together) eight; with four looks ten."""
+    found = in_turn(*[1.2] * pairs, **options)
+    *others, last = (one.aspects["time"] for one in found.cases)
+    assert last.word == word and last.ratio.estimate == pytest.approx(1.2, abs=0.02)
+    assert {other.word for other in others} <= {"SAME"}
+    assert found.word == ("REGRESSION" if word == "SLOWER" else "AMBIGUOUS")
+    if pairs == 7:
+        why = "if it stood alone, but one of 4 intervals may miss by chance; measure more, 8"
+        assert why in found.text()
+        assert "for all 4 intervals at once" in as_text(found, "a", "b")
+
+
+def test_looks_share_the_risk_of_same_too():
+    few = time_of(in_turn(*[1] * 6, looks=10)).reason
+    assert "too few pairs of files (6) for a confidence of 0.995: 9 are needed" in few
+    # each case alone says so, however many there are
+    assert in_turn(*[1] * 9, looks=10, cases=2).word == "SAME"
+
+
+def test_cases_can_be_slower_together():
+    """Each interval reaches below the threshold."""
+    factors = numpy.full((9, 3), 1.3)
+    factors[numpy.arange(9), numpy.arange(9) // 3] = 1.02
+    base, new = (
+        [file_of(*(measured(of, seq=64 << i) for i, of in enumerate(pair))) for pair in side]
+        for side in (numpy.ones((9, 3)), factors)
+    )
+    found = compare(base, new)
+    assert [one.aspects["time"].word for one in found.cases] == ["AMBIGUOUS"] * 3
+    assert found.together.word == "SLOWER" and found.outcome == "worse"
+    assert found.together.ratio.estimate == pytest.approx((1.3 * 1.3 * 1.02) ** (1 / 3), abs=0.005)
+    assert found.text().startswith("REGRESSION: all 3 cases together: step time: new / base = 1.")
+    (suite,) = re.findall('<testsuite name="all cases together".*', as_junit(found, False))
+    assert 'failures="1"' in suite
+
+
+def test_together_are_pairs_that_all_cases_have():
+    """The second case came later, into some of the files."""
+
+    def files(factor, late):
+        two = [(measured(schedule="ddp"), measured(2 * factor)) for _ in range(6)]
+        return [file_of(*cases) for cases in [*two, *[[measured(late, schedule="ddp")]] * 3]]
+
+    found = compare(files(1, 1), files(1.21, 9))
+    assert [len(one.times.base) for one in found.cases] == [9, 6]
+    assert found.together.ratio.estimate == pytest.approx(1.1, abs=0.01)
+
+
+def test_same_says_the_largest_slowdown_that_is_left():
+    """The upper end of the widest interval, here the largest of six ratios."""
+
+    def side(ratios):
+        for ratio in ratios:
+            cases = [measured(seq=seq) for seq in (64, 128)]
+            for case, seconds in zip(cases, (1, ratio)):
+                case[0][1]["seconds"][:] = seconds
+            yield file_of(*cases)
+
+    base, new = list(side([1] * 6)), list(side([0.99, 1.0, 1.01, 1.02, 1.03, 1.04]))
+    said = "SAME: no step time of 2 cases is longer by more than 4.0 % (case 1), 95 % sure"
+    assert compare(base, new).text() == said
+    off = compare(base, new, threshold=math.inf)
+    assert off.text() == "SAME: in what was compared; no step times were"
+    assert {one.aspects["time"].word for one in off.cases} == {"OFF"}
+
+
+def test_more_steps_are_no_advantage():
+    """The first six of each repetition count."""
+    many = measured(1, 6, steps=12)
+    for _, arrays in many:
+        arrays["seconds"] = numpy.concatenate([arrays["seconds"], numpy.full((6, 3), 0.5)])
+    found = compare([file_of(measured(1, 6))], [file_of(many)])
+    assert time_of(found).word == "SAME"
+    assert any("steps = 6 -> 12" in note for note in found.notes)
+
+
+def test_cases_are_matched_by_their_settings():
+    ddp, tawpipe, longer = {"schedule": "ddp"}, {}, {"schedule": "ddp", "seq": 256}
+
+    def found(base, new, **rules):
+        sides = (file_of(*(measured(1, 4, **case) for case in side)) for side in (base, new))
+        return compare(*([side] for side in sides), **rules)
+
+    both = found([tawpipe, ddp], [longer, ddp])
+    assert [one.case.schedule for one in both.cases] == ["ddp"] and both.word == "SAME"
+    (old,), (new,) = both.only_base, both.only_new
+    assert "tawpipe" in old and "256 tokens" in new
+    assert {f"only in the base: {old}", f"only in the new one: {new}"} <= {*both.notes}
+    lacks = f"REGRESSION: 1 of the base's cases missing in the new one, first {old}"
+    assert found([tawpipe, ddp], [ddp], missing="fail").text() == lacks
+    assert found([ddp], [tawpipe, ddp], missing="fail").word == "SAME"
+    says(refusal_of(found, [tawpipe], [longer]), "no case in common", "schedule is tawpipe")
+
+
+CARDS = [f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(6)]
+THREADS = {"devices": ["host, 1 threads"] * 3}
+MATTERS = {  # columns, what a session has
+    "dtype": ({"dtype": "bf16"}, {}),
+    "grad_dtype": ({"grad_dtype": "fp16"}, {}),
+    "recompute": ({"recompute": "none"}, {}),
+    "attention": ({"attention_used": "cudnn"}, {}),
+    "transport": ({"transport_used": "nccl"}, {}),
+    "seed": ({"seed": 7}, {}),
+    "learning_rate": ({"learning_rate": 0.5}, {}),
+    "clip_norm": ({"clip_norm": 0.5}, {}),
+    "device": ({}, {"devices": CARDS[:1] * 3}),
+    "processor": ({}, {"cpu": ["one", "one", "another"]}),
+    "nodes": ({}, {"nodes": [0, 0, 1]}),
+    "build_type": ({}, {"build_type": "Debug"}),
+    "threads": ({}, THREADS),
+    "links": ({}, {"links": ["rate=100mbit"]}),
+}
+
+
+@pytest.mark.parametrize("name", MATTERS)
+def test_what_matters_and_differs_is_refused(name):
+    change, session = MATTERS[name]
+    assert f"--allow {name}" in refusal_of(compared, columns(**change), **session)
+
+
+def test_what_matters_may_differ_where_it_is_allowed():
+    """And is noted; "threads" and "device" are of the same texts."""
+    change, session = (
+        {k: v for one in MATTERS.values() for k, v in one[i].items()} for i in (0, 1)
+    )
+    found = compared(columns(**change), {"allow": list(MATTERS)}, **session)
+    assert found.word == "SAME"
+    allowed = [note.split(" = ")[0] for note in found.notes if note.endswith(", as allowed")]
+    assert set(allowed) == set(MATTERS) - {"device"}
+
+
+def test_machines_explain_no_other_loss():
+    found = compared(loss(0, 2), {"allow": ["threads"]}, **THREADS)
+    assert aspect_of(found, "first loss").word == "WRONG"
+
+
+def test_ranks_beyond_the_case_and_numbers_of_devices_do_not_matter():
+    others = {"devices": "host, 1 threads", "nodes": 1, "cpu": "another"}
+    more = {name: [*SESSION[name], other] for name, other in others.items()}
+    assert compared(unchanged, **more).word == "SAME"
+    base, new = ([file_of(measured(1, 4), devices=some)] for some in (CARDS[:3], CARDS[3:]))
+    assert compare(base, new).word == "SAME"
+
+
+@pytest.mark.parametrize(
+    "column, name", [("process_peak", "process peak"), ("device_used", "device memory")]
+)
+def test_what_a_process_holds_beside_the_step_is_noise_up_to_32_mib(column, name):
+    for before, after, word in (
+        (100, 130, "SAME"),
+        (100, 133, "MORE"),
+        (1060, 1000, "LESS"),
+        (0, 99, ""),
+    ):
+        sides = ([file_of(measured(1, 4, **{column: peak << 20}))] for peak in (before, after))
+        assert aspect_of(compare(*sides), name).word == word, (before, after)
+
+
+def test_one_file_of_several_changes_no_median():
+    base, new = (
+        [file_of(measured(memory_measured=size)) for size in sizes]
+        for sizes in ((1000, 1010, 1020), (1005, 1010, 3000))
+    )
+    memory = aspect_of(compare(base, new), "memory")
+    assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME")
+
+
+def test_losses_are_those_of_the_run_with_most_steps():
+    def file(*losses):
+        ((row, arrays),) = measured()
+        return file_of([(row, arrays | {"losses": losses})])
+
+    last = aspect_of(compare([file(3), file(3, 2)], [file(3, 4)]), "last loss")
+    assert (last.word, last.base, last.new) == ("WRONG", 2, 4)
+
+
+def test_validity_is_compared():
+    bad, good = [file_of(measured(1, 6, **FAILED))], [file_of(measured(1, 6))]
+    repaired = compare(bad, good)
+    assert aspect_of(repaired, "verdict").word == "REPAIRED" and repaired.outcome == "same"
+    assert "valid" in refusal_of(compare, bad, bad)
+    short = compare(good, [good[0][:5]])
+    assert "INVALID: 5 of 6 repetitions" in aspect_of(short, "verdict").reason
+    new = [file_of(measured(**(FAILED if i == 3 else {}))) for i in range(7)]
+    found = compare([file_of(measured()) for _ in range(7)], new)
+    # a run that failed takes its pair along
+    assert list(found.cases[0].times.base.index) == [0, 1, 2, 4, 5, 6]
+    assert time_of(found).word == "SAME" and aspect_of(found, "verdict").word == "BROKEN"
+    assert found.text().endswith("the loss is not finite in a.h5")
+
+
+PROGRAM = "version git_hash compiler compiler_flags kokkos mpi nccl cuda driver".split()
+
+
+def notes_on(base, new, **rules):
+    """Of pairs of files with these sessions, on which there is no other note."""
+    sides = ([file_of(measured(), **of) for _ in range(2)] for of in (base, new))
+    return compare(*sides, **rules).notes
+
+
+def test_another_program_is_noted():
+    was, now = dict.fromkeys(PROGRAM, "one"), dict.fromkeys(PROGRAM, "two")
+    assert notes_on(was, was) == []
+    assert notes_on(was, now) == [f"{name} = one -> two" for name in PROGRAM]
+    debug = was | {"build_type": "Debug"}
+    assert notes_on(was, debug, allow=["build_type"])[0] == "build_type = Release -> Debug"
+
+
+def test_other_surroundings_and_later_sessions_are_noted():
+    was, now = ({"libraries": ["a", x], "environment": ["X=1", f"Y={x}"]} for x in "bc")
+    assert notes_on(was, now) == ["libraries = b -> c", "environment = Y=b -> Y=c"]
+    base, new = ([file_of(measured()) for _ in range(2)] for _ in range(2))
+    new[1].file[0].sessions.append(SESSION | {"git_hash": "abc"})
+    assert compare(base, new).notes == ["git_hash = none -> abc"]

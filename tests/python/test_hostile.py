@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Result files that are broken, in one way each, or strange: they are refused in one sentence that
+names the file, by minitaw show too (docs/results.md)."""
+
+import io
+import pathlib
+
+import h5py
+import numpy
+import pytest
+import samples
+from minitaw import record, sealed
+from programs import REPOSITORY, SAMPLE, call, minitaw, refusal_of, refused, says, script
+
+WHOLE, IMAGE = SAMPLE.read_bytes(), samples.image_of(SAMPLE)
+COLUMN = "runs/median_s"
+
+
+def changed(change):
+    """Sealed, after a change of the HDF5 file."""
+    image = io.BytesIO(IMAGE)
+    with h5py.File(image, "r+") as file:
+        change(file)
+    return resealed(image.getvalue())
+
+
+def resealed(image, schema=sealed.SCHEMA):
+    return sealed.seal_of(schema, [image]) + image
+
+
+def instead(**options):
+    """Of a column; `options` are those of h5py's create_dataset."""
+
+    def change(file):
+        attributes = dict(file[COLUMN].attrs)
+        del file[COLUMN]
+        file.create_dataset(COLUMN, **{"dtype": float, "shape": (7,)} | options)
+        file[COLUMN].attrs.update(attributes)
+
+    return changed(change)
+
+
+def removed(file):
+    del file[COLUMN]
+
+
+def linked(file):
+    removed(file)
+    file[COLUMN] = h5py.ExternalLink("other.h5", "/x")
+
+
+def virtual(file):
+    removed(file)
+    layout = h5py.VirtualLayout(shape=(7,), dtype=float)
+    layout[...] = h5py.VirtualSource("other.h5", "x", shape=(7,))
+    file.create_virtual_dataset(COLUMN, layout)
+
+
+def deep(file):
+    file.create_group("/".join("x" * 200))
+
+
+def cycle(file):
+    file["runs/0000/again"] = file["runs"]
+
+
+BROKEN = {
+    "cut": (WHOLE[:-1], "f.h5 is damaged"),
+    "a bit": (WHOLE[:-1000] + bytes([WHOLE[-1000] ^ 4]) + WHOLE[-999:], "f.h5 is damaged"),
+    "not HDF5": (resealed(b"hello\n"), "f.h5 is damaged"),
+    "a column less": (changed(removed), "f.h5 is damaged"),
+    "a longer column": (instead(data=numpy.ones(8), shape=None), "f.h5 is damaged"),
+    "texts": (instead(data=[b"x"] * 7, shape=None, dtype="S9"), "f.h5 is damaged"),
+    "no seal": (IMAGE, "f.h5 is not a miniTaw result"),
+    "old": (resealed(IMAGE, 4), "f.h5 has schema version 4"),
+    "link": (changed(linked), f"/{COLUMN} is a link"),
+    "elsewhere": (instead(external=[("other.h5", 0, 56)]), f"/{COLUMN} has its values in"),
+    "virtual": (changed(virtual), f"/{COLUMN} has its values in"),
+    "packed": (
+        instead(data=numpy.ones(7), chunks=True, compression="gzip"),
+        f"/{COLUMN} is compressed",
+    ),
+    "too large": (instead(shape=(2**31,), chunks=(1024,)), f"/{COLUMN} claims"),
+    "deep": (changed(deep), "lies deeper"),
+    "cycle": (changed(cycle), "is linked from several places"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_file_is_refused(what):
+    content, said = BROKEN[what]
+    with h5py.File("other.h5", "w") as other:
+        other["x"] = numpy.ones(7)
+    pathlib.Path("f.h5").write_bytes(content)
+    says(refusal_of(record.load, "f.h5"), "f.h5", said)
+    if what not in ("deep", "cycle"):  # minitaw reads nothing there
+        refused(minitaw("show", "f.h5"), "f.h5", said)
+
+
+@pytest.mark.parametrize("path", [".", "/dev/zero", "missing.h5"])
+def test_what_is_no_file_is_refused(path):
+    says(refusal_of(record.load, path), path)
+    refused(minitaw("show", path), path)
+
+
+def test_what_begins_as_no_result_is_not_read_to_its_end():
+    """It is more than memory holds."""
+    with open("f.h5", "wb") as file:
+        file.truncate(1 << 40)
+    says(refusal_of(record.load, "f.h5"), "f.h5 is not a miniTaw result")
+    refused(minitaw("show", "f.h5"), "f.h5")
+
+
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("report", "f.h5 -o out.html"),
+        ("compare", "f.h5 good.h5"),
+        ("compare", "good.h5 f.h5"),
+        ("trend", "f.h5"),
+        ("timeline", "f.h5 --case 0 -o out.svg"),
+        ("check-rules", "f.h5 --archive out.tar.gz"),
+        ("plot", "f.h5 -o out.csv"),
+    ],
+)
+def test_every_command_refuses_a_broken_file(command, words):
+    """And writes nothing."""
+    pathlib.Path("f.h5").write_bytes(WHOLE[:-1])
+    pathlib.Path("good.h5").write_bytes(WHOLE)
+    refused(script(command, *words.split()), "f.h5 is damaged", name=command)
+    assert not list(pathlib.Path().glob("out.*"))
+
+
+def test_control_characters_are_replaced():
+    """They could command a terminal."""
+    controls = "\x1b]0;owned\x07\x1b[2J\ufffe"
+
+    def change(file):
+        file["runs/schedule"][...] = controls
+        file["sessions/0000/compiler"][()] = controls
+        file["runs"].attrs["slowest"] = controls
+
+    pathlib.Path("f.h5").write_bytes(changed(change))
+    runs = record.load("f.h5")
+    file = runs.file[0]
+    for text in (runs.schedule[3], file.sessions[0]["compiler"], file.slowest):
+        assert text == "\ufffd]0;owned\ufffd\ufffd[2J\ufffd"
+    done = minitaw("show", "f.h5")
+    assert "owned" in done.stdout and not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}
+
+
+def piped(where):
+    command = REPOSITORY / "scripts/check-rules"
+    return call("bash", "-c", f"'{command}' '{SAMPLE}' {where}; exit ${{PIPESTATUS[0]}}")
+
+
+def test_a_full_disk_is_told():
+    refused(piped("> /dev/full"), "standard output", "No space left", name="check-rules")
+
+
+def test_a_reader_that_has_seen_enough_ends_a_command_quietly():
+    done = piped("| true")
+    assert done.returncode in (0, 1) and done.stderr == ""

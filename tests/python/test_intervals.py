@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Intervals of ratios end where the tables of the distributions say; from that it follows what they
+cover, whatever the distribution. And what they mean."""
+
+import math
+
+import numpy
+import pandas
+import pytest
+from minitaw.aspects import Rules, judge
+from minitaw.compare import threshold
+from minitaw.intervals import Interval, Times
+
+
+def ends_of(are_paired, base, new, confidence):
+    """The interval between these logarithms: low end, middle, high end."""
+    times = Times(are_paired, pandas.Series(base, dtype=float), pandas.Series(new, dtype=float))
+    found = times.ratio(confidence)
+    return found and tuple(round(math.log(end), 9) for end in found)
+
+
+@pytest.mark.parametrize(
+    "confidence, ranks",
+    [
+        (0.90, {5: 1, 6: 1, 8: 2, 9: 2, 17: 5, 30: 11, 100: 42}),
+        (0.95, {5: 0, 6: 1, 8: 1, 9: 2, 17: 5, 30: 10, 100: 40}),
+        (0.99, {5: 0, 6: 0, 8: 1, 9: 1, 17: 3, 30: 8, 100: 37}),
+    ],
+)
+def test_pairs_end_at_ranks_of_the_binomial_distribution(confidence, ranks):
+    """The most values k that may lie outside at each end while P(fewer than k of n coins show
+    heads) <= (1 - confidence) / 2."""
+    for n, rank in ranks.items():
+        shuffled = numpy.random.default_rng(n).permutation(range(1, n + 1)) / 100
+        ends = rank / 100, (n + 1) / 200, (n + 1 - rank) / 100
+        assert ends_of(True, [0] * n, shuffled, confidence) == (ends if rank else None), n
+
+
+@pytest.mark.parametrize(
+    "n, m, ranks",
+    [
+        (3, 3, [0, 0, 0]),
+        (4, 4, [2, 1, 0]),
+        (5, 6, [6, 4, 2]),
+        (7, 16, [31, 27, 19]),
+        (50, 50, [1011, 966, 876]),
+    ],
+)
+def test_others_end_at_ranks_of_mann_and_whitney(n, m, ranks):
+    """As the exact tables have them; the differences of these samples are 0 .. n m - 1, of which
+    the normal distribution says for 50 and 50: 1250 - 1.645 (1.960, 2.576) sqrt(2500 101 / 12),
+    less than one off."""
+    for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
+        base, new = -numpy.arange(n) / 1e4, n * numpy.arange(m) / 1e4
+        found = ends_of(False, base, new, confidence)
+        ends = rank and ((rank - 1) / 1e4, (n * m - rank) / 1e4)
+        assert (found and (found[0], found[2])) == (ends or None), confidence
+
+
+WAY = "{}, by less or by more than the threshold of 5 %; measure more"
+
+
+@pytest.mark.parametrize(
+    "low, high, word, why",
+    [
+        (0.96, 1.04, "SAME", ""),
+        (1.051, 1.2, "SLOWER", "step time"),
+        (0.8, 0.951, "FASTER", "step time"),
+        (0.96, 1.06, "AMBIGUOUS", "unknown"),
+        (1, 1.06, "AMBIGUOUS", "unknown"),
+        (1.018, 1.121, "AMBIGUOUS", WAY.format("slower")),
+        (0.8, 0.953, "AMBIGUOUS", WAY.format("faster")),
+    ],
+)
+def test_an_interval_is_judged_by_the_threshold(low, high, word, why):
+    interval = Interval(low, (low + high) / 2, high)
+    found = judge(interval, interval, Rules())
+    assert found[0] == word and why in found[1]
+    assert threshold("5%") == threshold("0.05") == 0.05

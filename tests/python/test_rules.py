@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks
+would leave them; and archives of results, sound and foreign ones."""
+
+import io
+import itertools
+import shutil
+import tarfile
+from pathlib import Path
+from unittest import mock
+
+import numpy
+import pytest
+import samples
+from minitaw import archive
+from minitaw import check_rules as subject
+from minitaw.record import load
+from programs import SAMPLE, output_of, refused, script
+
+SEEN = load(SAMPLE)
+SESSION = {
+    "git_hash": "0123456789ab",
+    "command": "minitaw run",
+    "deck": "layers = 1",
+    "devices": ["cpu"],
+}
+MOVED = numpy.arange(4)  # bytes
+
+
+def arrays_of(columns):
+    """`noise`: how far the samples lie around their median."""
+    around = 1 + columns.pop("noise", 0) * numpy.linspace(-1, 1, columns["steps"])
+    return {
+        "seconds": columns["median_s"] * around[:, None],
+        "bytes/planned": MOVED,
+        "bytes/counted": columns.pop("counted", MOVED),
+    }
+
+
+def result_of(name, sessions=(SESSION,), verdict="VALID", seq=(), first={}, other={}, **changed):
+    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`:
+    of case 0 alone; `other`: of case 1."""
+    deck = {"ranks": changed.get("ranks", 16), "verdict": "VALID", "status": "ok"}
+    deck |= subject.read_size(name)
+    deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
+    rows = []
+    product = itertools.product(deck["schedule"], seq or deck["seq"])
+    for number, (schedule, length) in enumerate(product):
+        columns = SEEN.iloc[0].to_dict() | deck
+        columns |= {"schedule": schedule, "seq": length, "case": number, "median_s": 2.0 + number}
+        columns |= changed | {0: first, 1: other}.get(number, {})
+        arrays = arrays_of(columns)
+        rows += [(columns | {"repetition": i}, arrays) for i in range(columns["repeats"])]
+    settings = SEEN.file[0].settings
+    return samples.in_memory(rows, settings=settings, sessions=list(sessions), verdict=verdict)
+
+
+def broken(result, *how):
+    return subject.official(result, *how).reasons
+
+
+def later(**change):
+    """A second session."""
+    return {"sessions": [SESSION, SESSION | change]}
+
+
+@pytest.mark.parametrize("name, lengths", zip(subject.NAMES, (3, 3, 3, 4, 3, 2), strict=True))
+def test_shipped_decks_are_official(name, lengths):
+    found = subject.official(result_of(name))
+    assert f"official: yes ({name}, baseline)\n" in found.text()
+    assert len(found.bests) == lengths
+
+
+@pytest.mark.parametrize(
+    "name, changed",
+    [
+        ("medium", {"micro_batch": 2, "micro_batches": 16, "recompute": "none"}),
+        ("medium", {"replicas": 2, "groups": "4+4", "steps": 30, "repeats": 9, "warmup": 4}),
+        ("8b", {"ranks": 2560, "replicas": 320}),
+        ("small", {"median_s": 0.25}),  # which needs no time
+        ("small", later()),
+    ],
+)
+def test_what_is_free_may_change(name, changed):
+    assert broken(result_of(name, **changed)) == []
+
+
+@pytest.mark.parametrize(
+    "says, name, changed",
+    [
+        ('case 0: dtype is "fp32", medium has "bf16"', "medium", {"dtype": "fp32"}),
+        ("case 0: learning_rate", "medium", {"learning_rate": 0.1}),
+        ("case 0: data", "small", {"data": "a.txt"}),
+        ("case 0: context", "small", {"context": 2}),
+        ('case 0: seed is "3"', "small", {"seed": 3}),
+        ("steps = 2, medium needs 3", "medium", {"steps": 2}),
+        ("repeats = 4, small needs 5", "small", {"repeats": 4}),
+        ("warmup = 0", "large", {"warmup": 0}),
+        ("seq = 32768 is no length of large", "large", {"seq": (1024, 4096, 24576, 32768)}),
+        ("lengths 1024, 4096, 24576", "large", {"seq": (4096, 24576)}),
+        ("80 sequences in a step, large has 160", "large", {"micro_batches": 80}),
+        ("3.75 s of timed steps, 10 are needed", "medium", {"median_s": 0.25}),
+        ("12 ranks, 8b takes multiples of 8", "8b", {"ranks": 12}),
+        ("128 sequences in a step, 8b has 64", "8b", {"micro_batches": 128}),
+        ("8b takes a file for each", "8b", {"first": {"ranks": 8, "micro_batches": 32}}),
+        ("none of small, medium, large, 8b, 70b, 405b", "small", {"heads": 8}),
+        ("case 1: its model is not that of small", "small", {"other": {"heads": 8}}),
+        ("the file says INVALID: unfinished", "small", {"verdict": "INVALID: unfinished"}),
+        # verdicts follow from samples and bytes, whatever the file says
+        ("case 0: INVALID: wrong", "small", {"status": "wrong"}),
+        ("case 0: INVALID: the bytes counted are not", "small", {"first": {"counted": MOVED + 1}}),
+        ("case 0: INVALID: 2 timed steps, 3 are needed", "small", {"first": {"steps": 2}}),
+        ("case 0: VALID (noisy: quartiles 30 %", "small", {"first": {"noise": 0.3}}),
+        ("run 0 says VALID, step 2 s, but its", "small", {"first": {"noise": 0.3}}),
+        ("differ from their commit", "small", later(git_hash="0123456789ab-dirty")),
+        ("not known", "small", later(git_hash="unknown")),
+        ("not known", "small", later(git_hash="")),
+        ("different commits", "small", later(git_hash="0a9876543210")),
+        ("not complete", "small", later(devices="")),
+        ("not complete", "small", later(deck="")),
+        ("not complete", "small", later(command="")),
+    ],
+)
+def test_a_broken_rule_is_named(says, name, changed):
+    assert any(says in one for one in broken(result_of(name, **changed)))
+
+
+def test_all_repetitions_must_be_there():
+    assert broken(SEEN[:0]) == ["no case was run"]
+    assert broken(result_of("small")[1:]) == [
+        "case 0: INVALID: 4 of 5 repetitions",
+        "the file says VALID, but not all of its cases are valid",
+    ]
+
+
+def test_medians_follow_from_samples():
+    faster, drift = result_of("small"), result_of("small")
+    faster.loc[3, "median_s"] /= 2
+    says = "run 3 says VALID, step 1 s, but its samples and bytes say VALID, step 2 s"
+    assert broken(faster) == [says]
+    assert subject.official(faster).rate == pytest.approx(RATE, rel=1e-9)
+    for run in range(5):
+        drift.file[0].content[run] = {"seconds": numpy.full((5, 1), 2.0 + run)}
+        drift.loc[run, "median_s"] = 2.0 + run
+    assert broken(drift) == ["case 0: VALID (noisy: quartiles 50 % of the median apart)"]
+
+
+@pytest.mark.parametrize(
+    "tier, published, says",
+    [
+        ("baseline", SESSION["git_hash"] + "cdef", []),
+        ("baseline", "ba9876543210", ["tier baseline, but its commit is not the published one"]),
+        ("ported", "ba9876543210", []),
+        ("optimized", SESSION["git_hash"], ["tier optimized, but its commit is the published one"]),
+    ],
+)
+def test_tiers_go_with_commits(tier, published, says):
+    assert broken(result_of("small"), tier, published) == says
+
+
+def test_a_submission_ends_within_a_day():
+    result = result_of("small").assign(begun="", ended="")
+    result.loc[[0, 1], "begun"] = "2026-11-24T09:00:00Z", "2026-11-24T08:00:00Z"
+    for last, count in (("2026-11-25T07:59:59Z", 0), ("2026-11-25T08:00:01.5+00:00", 1)):
+        result.loc[[0, 1], "ended"] = last, "2026-11-24T08:01:00Z"
+        found = [one for one in broken(result) if one.startswith("24 hours from the first")]
+        assert len(found) == len(broken(result)) == count
+
+
+# small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length.
+RATE = (1024 / 2 * 2048 / 3 * 4096 / 4) ** (1 / 3)
+
+
+def test_every_length_weighs_the_same():
+    """A length that takes half the time raises the rate by the cube root of two."""
+    whole = subject.official(result_of("small"))
+    assert whole.rate == pytest.approx(RATE, rel=1e-9)
+    assert "# S = 256: 682.667 tokens/s, 2048 tokens in 3 s (tawpipe)\n" in whole.text()
+    assert "rate of small: 710.002 tokens/s, 20 million tokens in 28168.9 s\n" in whole.text()
+    for number in range(3):
+        faster = result_of("small")
+        first = faster.index[faster.case == number][0]
+        faster.file[0].content[first]["seconds"] /= 2  # all repetitions have this array
+        assert subject.official(faster).rate == pytest.approx(RATE * 2 ** (1 / 3), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "worse, kind", [({"median_s": 7.0}, "rate"), ({"status": "error"}, "estimate")]
+)
+def test_the_fastest_valid_case_of_a_length_counts(worse, kind):
+    """Here the second schedule takes the place of the first, in 5 s."""
+    found = subject.official(result_of("small", first=worse))
+    assert found.rate == pytest.approx(RATE * (2 / 5) ** (1 / 3), rel=1e-9)
+    assert found.text().startswith(f"{kind} of small: ")
+
+
+def test_the_scope_is_told():
+    """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
+    lines = subject.official(result_of("small", repeats=4, first={"seed": 3})).text().splitlines()
+    assert lines[1:3] == [
+        'official: no: case 0: seed is "3", small has "1"',
+        "# also: case 0: repeats = 4, small needs 5",
+    ]
+    assert lines[11] == "# and 15 more"
+    assert lines[12].startswith("# judged: 24 cases of 1 session, commit 0123456789ab")
+    assert lines[13].startswith("# not checked: ")
+
+
+# Archives.
+
+
+def checked(words, code=0):
+    return output_of(script("check-rules", *words.split()), code)
+
+
+def test_an_archive_has_the_records_and_the_verdict():
+    """One that is official and one that is not."""
+    for name in ("a.h5", "b.h5"):
+        shutil.copy(SAMPLE, name)
+    results = {"a.h5": result_of("small"), "b.h5": result_of("medium", seed=2)}
+    with mock.patch.object(subject, "load", lambda path, _: results[Path(path).name]):
+        said = checked("a.h5 b.h5 --archive both.tar.gz", code=1)
+        assert checked("both.tar.gz", code=1) == said
+        one = checked("a.h5 --tier ported --published ba9876543210 --archive one.tgz")
+        assert "official: yes (small, ported)\n" in one
+        assert "the published one" in checked("one.tgz --published ba9876543210", code=1)
+    assert said.startswith("# a.h5\nrate of small: ") and "\n# b.h5\nestimate of medium: " in said
+    with tarfile.open("both.tar.gz") as packed:
+        content = {name: packed.extractfile(name).read() for name in packed.getnames()}
+    sample = SAMPLE.read_bytes()
+    assert content == {"verdict.txt": said.encode(), "a.h5": sample, "b.h5": sample}
+    # what somebody else has written into a verdict does not count
+    Path("others.tar.gz").write_bytes(archive.pack({"a.h5": sample}, "official: yes\n"))
+    assert checked("others.tar.gz", code=1).startswith("official: no: its model")
+
+
+def test_archives_that_cannot_be_are_refused():
+    Path("folder").mkdir()
+    for path in ("a.h5", "folder/a.h5", "ü.h5"):
+        shutil.copy(SAMPLE, path)
+    whole = archive.pack({"a.h5": SAMPLE.read_bytes()}, "")
+    Path("a.tar.gz").write_bytes(whole)
+    Path("cut.tar.gz").write_bytes(whole[: len(whole) // 2])
+    for words, says in (
+        ("cut.tar.gz", "damaged"),
+        ("a.h5 --archive a.h5", "must end in .tar.gz"),
+        ("a.tar.gz --archive ./a.tar.gz", "one of the files to check"),
+        ("a.h5 folder/a.h5 --archive x.tar.gz", "another name, one of its own"),
+        ("ü.h5 --archive x.tar.gz", "letters and digits"),
+    ):
+        refused(script("check-rules", *words.split()), says, name="check-rules")
+    assert Path("a.tar.gz").read_bytes() == whole and not Path("x.tar.gz").exists()
+
+
+@pytest.mark.parametrize(
+    "members, says",
+    [
+        ({"a.h5": None}, "may have files NAME.h5 and verdict.txt only"),  # a link
+        ({"../a.h5": b"1"}, "'../a.h5'"),
+        ({"a.h5": b"1", "A.h5": b"2"}, "a.h5 twice"),
+        ({"verdict.txt": b"official: yes"}, "no result file"),
+        ({"a.h5": bytes(20000)}, "unpacks to more than 20480 bytes"),
+        ({"a.h5": b"1"}, "foreign.tar.gz/a.h5 is not a miniTaw result"),
+    ],
+)
+def test_foreign_archives_are_refused(members, says):
+    with tarfile.open("foreign.tar.gz", "w:gz") as packed:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name.lower())
+            member.size = len(data or b"")
+            member.type = tarfile.SYMTYPE if data is None else tarfile.REGTYPE
+            packed.addfile(member, io.BytesIO(data or b""))
+    with mock.patch.object(archive, "MOST_BYTES", 20480):
+        refused(script("check-rules", "foreign.tar.gz"), says, name="check-rules")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scripts/timeline draws what run and predict have kept, or writes it as a trace, and says clearly
+when it cannot. What predict writes: test_predictions.py."""
+
+import json
+from pathlib import Path
+
+import numpy
+import pandas
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+from minitaw.events import Timeline, measured_timeline
+from minitaw.record import cases, load
+from minitaw.timeline import draw, trace
+from programs import SAMPLE, output_of, refused, script
+
+
+def shapes(axes, kind):
+    """Of a panel: its boxes or lines, without the background of lanes."""
+    some = [one for one in axes.collections if isinstance(one, kind)]
+    return [path for one in some if one.get_linewidths()[0] != 1 for path in one.get_paths()]
+
+
+def names_of(axes):
+    return {text.get_text(): round(text.get_position()[1], 9) for text in axes.get_yticklabels()}
+
+
+def test_rectangles_lie_where_actions_ran():
+    timeline = measured_timeline(cases(load(SAMPLE)).iloc[0])
+    assert [*timeline.events.phase] == ["F", "gradients", "gradients", "embeddings", "U"]
+    (axes,) = draw([timeline]).axes
+    boxes = [path.get_extents() for path in shapes(axes, PolyCollection)]
+    sizes = sorted((box.x0, box.x1, round(box.height, 9)) for box in boxes)
+    moved = (0.25, 0.75, 0.5)  # on both sides; the receive was posted before, which is pale
+    pale, forward = (0, 0.25, 0.5), (0.125, 0.5, 1)
+    assert sizes == [pale, forward, moved, moved, (0.375, 1.25, 0.5), (1, 1.0625, 1)]
+    (arrow,) = shapes(axes, LineCollection)
+    sent, received = sorted(box.y0 + box.height / 2 for box in boxes if box.x0 == 0.25)
+    assert numpy.allclose(arrow.vertices, [(0.25, sent), (0.75, received)])
+    # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
+    for rank, group, at in ((0, 0, 0.5), (1, 1, 3.9), (2, 1, 6.8)):
+        assert names_of(axes)[f"rank {rank} (group {group}) compute"] == at
+    shares = "40.0 % computing, 35.0 % exposed to transfers, 25.0 % idle"
+    assert timeline.note == f"step 1.250 s: {shares}; 33.3 % of communication hidden"
+
+
+def made(groups, rows, *ranks, **same):
+    """A timeline of these events."""
+    every = {"lane": "x_send", "kind": "send", "segment": "all", "payload": "gradient"}
+    every |= dict.fromkeys(["shard", "micro_batch"], 0)
+    events = pandas.DataFrame(rows).assign(**every | same)
+    return Timeline("x", "", groups, lambda name: events[name].to_numpy(), *ranks)
+
+
+def test_messages_of_a_lane_that_overlap_have_a_row_each():
+    """Of many ranks, only messages between groups are drawn."""
+    rows = {"rank": [0, 1, 0, 8, 1, 7], "link": [0, 0, 1, 1, 2, 2], "begin": 0.0, "end": 1.0}
+    kinds = ["send", "recv"] * 3
+    many = made([4, 5], rows, kind=kinds, lane=kinds)
+    one = made([1], {"rank": [0], "link": -1, "begin": 0.0, "end": 3.0}, lane="compute", kind="F")
+    axes, _ = draw([many, one]).axes
+    assert axes.get_xlim() == (0, 3) and len(shapes(axes, LineCollection)) == 2
+    threads = [event["tid"] for event in json.loads(trace([many]))["traceEvents"]]
+    assert threads == ["send", "recv", "send 2", "recv", "send", "recv"]
+
+
+def test_of_many_ranks_some_are_shown():
+    """What moves waits for sides that are not."""
+    pairs = numpy.arange(2000)
+    rows = {
+        "rank": numpy.arange(4000),
+        "link": numpy.tile(pairs, 2),
+        "begin": numpy.repeat([0.0, 0.5], 2000),
+        "end": numpy.repeat([1.0, 2.0], 2000),
+    }
+    few = made([8] * 500, rows)
+    assert set(few.events["rank"]) == set(range(32)) and few.length == 2
+    assert set(few.events.moving) == {0.5}
+    some = made([8] * 500, rows, [9, 10, 3999, 5000])
+    assert some.heading == "x; 3 of the ranks, chosen by --ranks"
+    assert list(names_of(*draw([some]).axes)) == [
+        f"rank {rank} (group {rank // 8}) x_send" for rank in (9, 10, 3999)
+    ]
+
+
+def traced(words):
+    output_of(script("timeline", SAMPLE, *words.split(), "-o", "trace.json"))
+    return json.loads(Path("trace.json").read_text())["traceEvents"]
+
+
+def test_a_trace_has_a_process_for_each_rank_and_a_thread_for_each_lane():
+    events = traced("--case 0 2")
+    assert len(events) == 10
+    assert {
+        "ph": "X",
+        "name": "recv",
+        "cat": "gradients",
+        "pid": "rank 2: tawpipe, 3 ranks in groups 1+2, 128 tokens (measured)",
+        "tid": "gradients_recv",
+        "ts": 0,
+        "dur": 750000,
+        "args": {"payload": "gradient", "shard": 2, "micro_batch": 1, "link": 3},
+    } in events
+    assert {event["pid"][:6] for event in traced("--case 0 --ranks 0 2")} == {"rank 0", "rank 2"}
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("", "--case chooses some"),
+        ("--case 1", "has no timeline"),
+        ("--case 7", "no case 7"),
+        ("--case 0 -o x.gif", ".png"),
+        ("--case 0 --ranks 3 9", "ranks 0 to 2"),
+        ("--case 0 --ranks two", "two"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(words, says):
+    refused(script("timeline", SAMPLE, *words.split()), says, name="timeline")
+
+
+NAMES = "rank lane kind segment payload shard micro_batch link begin end".split()
+CODES = {
+    "lane": ["compute", "x"],
+    "kind": ["F", "W"],
+    "segment": ["all", "keys"],
+    "payload": ["weights", "x"],
+}
+STEP = {"title": "t", "groups": [1, 1], "codes": CODES, "events": dict.fromkeys(NAMES, [0, 1])}
+
+
+def answer(content):
+    Path("step.json").write_text(content)
+    return script("timeline", "step.json", "-o", "out.json")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"groups": [0]},
+        {"groups": [1e9]},
+        *({"events": STEP["events"] | {name: [0, value]}} for name, value in (
+            ("rank", 2), ("link", -2), ("begin", -1), ("end", 1e300), ("end", float("nan")),
+        )),
+    ],
+)  # fmt: skip
+def test_steps_that_predict_has_not_written_are_refused(changed):
+    output_of(answer(json.dumps({"timelines": [STEP]})))
+    said = ("step.json", "no timeline of minitaw")
+    refused(answer(json.dumps({"timelines": [STEP | changed]})), *said, name="timeline")
+
+
+def test_strange_json_gives_a_sentence_or_a_trace():
+    strange = [None, [], -2, 2**70, 1e308, [1]]
+    texts = ["{}", "[]", "null", "[" * 200000, "\x00", '{"timelines": []}']
+    for value in strange:
+        texts += [json.dumps({"timelines": [STEP | {name: value}]}) for name in STEP]
+        events = [STEP["events"] | {name: value} for name in NAMES]
+        texts += [json.dumps({"timelines": [STEP | {"events": one}]}) for one in events]
+    for text in texts:
+        done = answer(text)
+        if done.returncode:
+            refused(done, name="timeline")
