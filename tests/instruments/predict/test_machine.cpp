@@ -5,49 +5,38 @@
 
 namespace minitaw::predict {
 namespace {
-TEST(MachineFile, HasUnitsAndChanges) {
+TEST(MachineFile, HasUnitsPrefixesAndChanges) {
   const Machine m = parse_machine(
-      "nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 TB/s'\nmemory = '80 GB'\n"
+      "nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 PB/s'\nmemory = '80 MB'\n"
       "overhead = '5us'\n[device.bf16]\npeak = '989 TFLOP/s'\n"
       "products = [['1 GFLOP', '50 TFLOP/s'], ['100 GFLOP', '250 TFLOP/s']]\n"
-      "attention = '300 TFLOP/s'\n[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\nlatency = '2 us'\n"
-      "[between]\nadapters = 2\nrate = '100 Gbit/s'\nlatency = '0.5 ms'\ntaper = 0.5\n",
+      "attention = '300 kFLOP/s'\n[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\n"
+      "latency = '2 ns'\n[between]\nadapters = 2\nrate = '100 Gbit/s'\nlatency = '0.5 ms'\n"
+      "taper = 0.5\n",
       "m.toml",
-      {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
+      {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 MiFLOP/s"});
   EXPECT_EQ(std::tuple(m.ranks(), m.inside), std::tuple(12, Inside::pairs));
   const DeviceSpeed& speed = m.speeds.at(model::Dtype::bf16);
-  for (const auto& [found, expected] : {std::pair{m.memory_rate, 2e12},
-           {m.memory, 80e9},
+  for (const auto& [found, expected] : {std::pair{m.memory_rate, 2e15},
+           {m.memory, 80e6},
            {m.overhead, 5e-6},
            {m.inside_rate, 25.0 * (1 << 30)},
-           {m.inside_latency, 2e-6},
+           {m.inside_latency, 2e-9},
            {m.rate, 25e9 / 8},
            {m.latency, 5e-4},
            {m.core_rate(), 0.5 * 3 * 2 * 25e9 / 8},
-           {speed.peak, 2e12},
+           {speed.peak, 2.0 * (1 << 20)},
            {speed.products.at(1e8), 50e12},
            {speed.products.at(1e10), 150e12},  // half way on a logarithmic scale
            {speed.products.at(1e12), 250e12},
-           {speed.attention_backward.at(1), 300e12}})
+           {speed.attention_backward.at(1), 300e3}})
     EXPECT_DOUBLE_EQ(found, expected);
   EXPECT_EQ(std::tuple(m.adapter_of(0), m.adapter_of(3), m.adapter_of(4)), std::tuple(0, 1, 2));
 }
 
-TEST(MachineFile, HasTheUsualPrefixes) {
-  for (const auto& [unit, factor] : std::map<std::string, double>{{"B/s", 1},
-           {"kB/s", 1e3},
-           {"MB/s", 1e6},
-           {"PB/s", 1e15},
-           {"KiB/s", 1024},
-           {"MiB/s", 1 << 20},
-           {"Tbit/s", 1e12 / 8}})
-    EXPECT_DOUBLE_EQ(machine(1, 2, {"inside.rate=3 " + unit}).inside_rate, 3 * factor) << unit;
-  EXPECT_DOUBLE_EQ(machine(1, 2, {"inside.latency=3 ns"}).inside_latency, 3e-9);
-}
-
 TEST(MachineFile, OfEachMachineOfTheRepositoryIsValid) {
-  const std::filesystem::path folder = MINITAW_SOURCE_DIR "/inputs/machines";
-  for (const auto& file : std::filesystem::directory_iterator(folder))
+  for (const auto& file :
+      std::filesystem::directory_iterator(MINITAW_SOURCE_DIR "/inputs/machines"))
     EXPECT_GT(read_machine(file.path()).ranks(), 1) << file.path();
 }
 
@@ -57,14 +46,11 @@ TEST(MachineFile, IsRefusedInOneSentence) {
   for (const auto& [old, now, words] :
       std::vector<std::tuple<std::string, std::string, std::vector<std::string>>>{
           {rate, "rate = '100'", {"m.toml:4: between.rate", "\"100\"", "\"10 Gbit/s\""}},
-          {rate, "rate = 100", {"between.rate", "no text"}},
           {rate, "rate = 'nan MB/s'", {"between.rate", "above zero"}},
-          {rate, "rate = '0 MB/s'", {"between.rate", "above zero"}},
           {rate, "rate = '1 us'", {"between.rate", "1 us"}},
           {rate, "", {"between.rate is missing"}},
           {rate, rate + "\nadapters = 3", {"between.adapters are 3", "2 ranks"}},
           {rate, rate + "\ntaper = 0", {"m.toml:5: between.taper", "above 0"}},
-          {rate, rate + "\ntaper = 1.5", {"between.taper", "at most 1"}},
           {inside, inside + "latenzy = '1 us'\n", {"inside.latenzy", "\"inside.latency\"?"}},
           {inside, inside + "kind = 'swich'\n", {"\"swich\"", "pairs", "\"switch\"?"}},
           {"[inside]\nrate = \"1 GB/s\"", "", {"inside.rate is missing"}},

@@ -115,8 +115,8 @@ TEST(Judge, NamesFaultsFromTheSmallestOnThatCounts) {
       {odd, {adapter(3, 0.92), link(3, 5, 0.85)}, ""},
       {odd, {adapter(3, 0.92), link(3, 5, 0.8)}, "link 3+5"},
       // What explains what: a rank at most the cube of its loss, and no latency.
-      {odd, {rank(4, 0.6), adapter(4, 0.3)}, "rank 4"},
-      {odd, {rank(4, 0.8), adapter(4, 0.3)}, "rank 4, adapter 4"},
+      {odd, {rank(4, 0.8), adapter(4, 0.52)}, "rank 4"},
+      {odd, {rank(4, 0.8), adapter(4, 0.5)}, "rank 4, adapter 4"},
       {odd, {rank(4, 0.6), adapter(4, 1, 5e-3)}, "rank 4, adapter 4"},
       {odd, {node({5, 6, 7, 8}, 0.5), adapter(5, 0.5)}, "node 5+6+7+8"},
       {odd, {adapter(3, 0.5), link(3, 4, 0.4)}, "adapter 3, link 3+4"},

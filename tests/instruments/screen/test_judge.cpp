@@ -92,14 +92,27 @@ TEST(Judge, AmongManyRanksChanceNamesNone) {
   }
 }
 
-/// Ranks 0 and 1 on nodes of their own receive 90 and 30.
-TEST(Judge, OfTwoNodesTheSlowDirectionOfTheLinkIsNamed) {
-  const Values round = {nothing, 90, 30, nothing};
-  const Judgement found =
-      judge({topology::Groups({1, 1}), 1}, {{{"rate", "B/s", Partner::node}, {round, round}}});
-  ASSERT_EQ(names(found), "link 0+1");
-  ASSERT_EQ(found.culprits[0].evidence.size(), 1U);
-  EXPECT_EQ(found.culprits[0].evidence[0].way, ", to rank 1");
+/// Ranks on nodes of their own, [to][from].
+TEST(Judge, TheSlowDirectionsOfAnAdapterOrALinkAreNamed) {
+  const double no = nothing;
+  const Quantity rate{"rate", "B/s", Partner::node};
+  for (const auto& [nodes, round, expected, ways] :
+      std::vector<std::tuple<int, Values, std::string, std::string>>{
+          {2, {no, 90, 30, no}, "link 0+1", ", to rank 1"},
+          {3, {no, 90, 90, 30, no, 30, 90, 90, no}, "adapter 1", ", in"},
+          {3, {no, 30, 90, 30, no, 30, 90, 30, no}, "adapter 1", ", out, in"}}) {
+    const topology::Groups groups(std::vector(nodes, 1));
+    const Judgement found = judge({groups, 1}, {{rate, {round, round}}});
+    ASSERT_EQ(names(found), expected);
+    std::string said;
+    for (const Evidence& evidence : found.culprits[0].evidence)
+      said += evidence.way;
+    EXPECT_EQ(said, ways);
+    const Values fine(nodes * nodes, 90);
+    const Measurement load{{"load", "1"}, {Values{0, 1, 0}, Values(3), Values(3)}};
+    EXPECT_EQ(names(judge({groups, 1}, {{rate, {round, round, fine}}, load})), "")
+        << "a round beside a load is that of a link's ends";
+  }
 }
 
 /// Three ranks on a node, of which the last one computes as given; rates between it and rank 0 are
