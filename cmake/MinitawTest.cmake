@@ -3,7 +3,7 @@
 #              [THREADS n] [TIMEOUT seconds] [ARGS argument ...])
 #
 # Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec.
-# Label `host` or `mpi` is set by that; labels `asan` and `tsan` mark the tests that run under those
+# Label `quick` marks the daily round; `asan` and `tsan` mark the tests that run under those
 # sanitizers too. MPI and Kokkos are started and ended around the tests that link them, unless a
 # source brings its own main function.
 set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
@@ -167,11 +167,11 @@ function(minitaw_test)
 
   set(common TARGET ${target} TIMEOUT ${arg_TIMEOUT} ARGS ${arg_ARGS})
   if(NOT arg_RANKS)
-    minitaw_add_ctest(${arg_NAME} 0 ${arg_THREADS} ${common} LABELS host ${arg_LABELS})
+    minitaw_add_ctest(${arg_NAME} 0 ${arg_THREADS} ${common} LABELS ${arg_LABELS})
   endif()
   foreach(ranks IN LISTS arg_RANKS)
     minitaw_add_ctest(
-      ${arg_NAME}.${ranks} ${ranks} ${arg_THREADS} ${common} LABELS mpi ${arg_LABELS})
+      ${arg_NAME}.${ranks} ${ranks} ${arg_THREADS} ${common} LABELS ${arg_LABELS})
     minitaw_heed_words(${arg_NAME}.${ranks})
   endforeach()
 endfunction()

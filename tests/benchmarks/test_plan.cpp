@@ -8,7 +8,7 @@
 
 namespace minitaw::bench {
 namespace {
-using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
+using ::testing::HasSubstr, ::testing::Not;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 double error_of(const std::vector<double>& found, const std::vector<double>& expected) {
@@ -26,17 +26,6 @@ TEST(Comparison, CountsOneWrongElementInFull) {
   EXPECT_EQ(error_of(found, expected), std::numeric_limits<double>::infinity());
   EXPECT_EQ(error_of({}, {}), std::numeric_limits<double>::infinity());
   EXPECT_EQ(error_of({0, 0}, {0, 0}), 0);
-}
-
-TEST(Samples, KeepEndsAndOrder) {
-  EXPECT_THAT(samples(1, 8), ElementsAre(0));
-  EXPECT_THAT(samples(3, 8), ElementsAre(0, 1, 2));
-  for (const std::int64_t count : {9, 33, 1'000'003}) {
-    const std::vector<std::int64_t> chosen = samples(count, 8);
-    EXPECT_EQ(
-        std::tuple(chosen.size(), chosen.front(), chosen.back()), std::tuple(8, 0, count - 1));
-    EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end(), std::less_equal<>()));
-  }
 }
 
 /// A kernel that writes `result` where 1 is right.
@@ -73,28 +62,8 @@ TEST(Verify, NamesKernelsThatAreOff) {
   EXPECT_EQ(verified({writing("right", 1)}).first, 0);
 }
 
-TEST(Verify, SelectsAsTimingDoes) {
-  const Kernels all = {writing("rope/fp32", 1), writing("add/fp32", 1)};
-  EXPECT_EQ(selected(all, "rope").size(), 1);
-  EXPECT_EQ(selected(all, "-rope").front().name, "add/fp32");
-  EXPECT_EQ(selected(all, ".").size(), 2);
-  EXPECT_THROW((void)selected(all, "nothing"), InputError);
-  EXPECT_THROW((void)selected(all, "("), InputError);
-}
-
 std::vector<Shape> shapes(const std::vector<std::string>& words) {
   return shapes_of(read_options(words));
-}
-
-TEST(Shapes, ComeFromTheCommandLine) {
-  const std::vector<Shape> found = shapes({"--tokens", "33", "--heads", "4", "--vocab", "101"});
-  ASSERT_EQ(found.size(), 2);  // of both types
-  EXPECT_EQ(
-      std::tuple(found[0].tokens(), found[0].kv_heads, found[0].vocab), std::tuple(33, 4, 101));
-  EXPECT_EQ(found[1].dtype, model::Dtype::bf16);
-  const std::vector<Shape> grouped = shapes({"--heads", "8", "--kv-heads", "2", "--dtype", "bf16"});
-  ASSERT_EQ(grouped.size(), 1);
-  EXPECT_EQ(grouped[0].kv_heads, 2);
 }
 
 TEST(Shapes, AreTheDistinctOnesOfADeck) {

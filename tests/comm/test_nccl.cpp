@@ -176,52 +176,5 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
         0);
   done = true;
 }
-
-/// The stand-in has to notice what NCCL would not forgive.
-TEST(FakeNccl, SeesMisuse) {
-  FakeNccl fake;
-  const int ranks = ranks_of_job(), last = ranks - 1, rank = mpi::rank_in(MPI_COMM_WORLD);
-  std::vector<std::byte> memory(4096);
-  std::unique_ptr<nccl::Communicator> communicator;
-  const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {
-    communicator->issue(
-        {Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
-  };
-  const auto message = [&](Call kind, std::size_t bytes, int peer) {
-    communicator->issue(
-        {kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
-  };
-  const auto wait = [&] {
-    while (!communicator->ready())
-      std::this_thread::yield();
-  };
-  const auto run = [&](const auto& issue) {
-    fake.group_start(), issue(), fake.group_end(), wait();
-  };
-  const auto fresh = [&] { communicator = fake.init(ranks, nccl::UniqueId{}, rank); };
-  fresh();
-  EXPECT_THROW(fake.group_end(), Error) << "a group that never began";
-  EXPECT_THROW(reduce(10, 0), Error) << "outside of a group";
-  EXPECT_THROW(communicator->abort(), Error) << "alone";
-  run([&] { reduce(10, 0); });
-  fake.group_start(), reduce(10, 0), fake.group_end();
-  fake.group_start();
-  EXPECT_THROW(reduce(10, 0), Error) << "used too early";
-  fake.group_end(), wait();
-  const auto shift = [&](std::size_t out, std::size_t in) {
-    message(Call::send, out, (rank + 1) % ranks), message(Call::recv, in, (rank + last) % ranks);
-  };
-  run([&] { shift(10, 10); });
-  EXPECT_THROW(run([&] { shift(10, 12); }), Error) << "another length";
-  if (ranks == 1)
-    return;
-  fresh();
-  EXPECT_THROW(run([&] { reduce(rank == 0 ? 10 : 11, 0); }), Error) << "another count";
-  fresh();
-  EXPECT_THROW(run([&] { reduce(10, rank == 0 ? 0 : 1), reduce(10, rank == 0 ? 1 : 0); }), Error)
-      << "order";
-  fresh();
-  EXPECT_THROW(run([&] { reduce(10, 0, 4); }), Error) << "overlapping";
-}
 }  // namespace
 }  // namespace minitaw::comm::test
