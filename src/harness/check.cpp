@@ -136,6 +136,13 @@ void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit&
   }
 }
 
+/// The settings of AdamW, read from the case by the judge itself: what the program reads wrongly
+/// must differ.
+model::AdamW optimiser_of(const Case& c) {
+  return {.learning_rate = static_cast<float>(c.learning_rate),
+      .clip_norm = static_cast<float>(c.clip_norm)};
+}
+
 model::Reference make_model(const Case& c) {
   const model::Layout layout = model::make_layout(c.shape, {1, 1});
   return model::Reference(layout, model::initial_weights(layout, c.seed));
@@ -333,7 +340,7 @@ Training run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm 
   for (int s = 0; s < steps; ++s) {
     auto [loss, gradients] = run_step(runtime, comm);
     if (in_double)
-      in_double->update(flattened(in_double->layout(), gradients), engine::adamw_of(c), s + 1);
+      in_double->update(flattened(in_double->layout(), gradients), optimiser_of(c), s + 1);
     keep(executed, s + 1 == steps, loss, std::move(gradients));
   }
   const std::vector<NamedTensor> weights = gather(runtime, Which::weights, comm);
@@ -354,16 +361,17 @@ Training float64_reference(const Case& any, int steps) {
   const model::Layout& layout = model.layout();
   model::TokenSource source(c.shape, c.data, c.seed);
   std::vector<std::int32_t> tokens(c.shape.tokens()), targets(c.shape.tokens());
+  const double scale = 1.0 / (static_cast<double>(c.micro_batches) * c.shape.tokens());
   Training reference;
   for (int s = 0; s < steps; ++s) {
     ReferenceTensors gradient = model::reference_zeros(layout);
     double loss = 0;
     for (int m = 0; m < c.micro_batches; ++m) {
       source.fill(tokens, targets, s, m * c.shape.micro_batch, model::runs_of(c.shape));
-      loss += model.accumulate(gradient, tokens, targets, engine::loss_scale(c));
+      loss += model.accumulate(gradient, tokens, targets, scale);
     }
     keep(reference, s + 1 == steps, loss, named(layout, gradient));
-    model.update(gradient, engine::adamw_of(c), s + 1);
+    model.update(gradient, optimiser_of(c), s + 1);
   }
   return reference;
 }

@@ -1,116 +1,216 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Jobs that err: each planted fault is found, and named.
 #include "engine/simulated_stream.hpp"
-#include "fixtures.hpp"
 #include "harness/job_test.hpp"
 #include "record/schema.hpp"
 
 namespace minitaw::harness {
 namespace {
-using schedule::Action, schedule::Kind, schedule::Program;
-using tests::small_case;
+using schedule::Action, schedule::Kind, schedule::Program, test::Says;
 
-using Verification = tests::JobOfFewRanks;
+class Verification : public tests::Job {
+protected:
+  [[nodiscard]] Case small_case(const std::string& settings = "") const {
+    return case_of((ranks_ == 1 ? "serial " : "ddp ") + settings);
+  }
 
-/// A job whose ranks from `first` on leave out those computations of a case that `which` names.
-CaseRunner job_without(const Case& c, int first, const std::function<bool(const Action&)>& which) {
-  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
-  const Program program = schedule::build_valid(request_of(c));
-  const schedule::RankProgram& own = program.ranks[program.rank_of(rank)];
-  const std::vector<int> units = actions_of(own, schedule::Lane::compute);
-  engine::tests::Faults faults;
-  for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
-    if (rank >= first && which(own.actions[units[unit]]))
-      faults.left_out.insert(unit);
-  return tests::job(engine::tests::faulty_queues(faults));
-}
+  /// A job whose ranks from `first` on leave out those computations of a case that `which` names.
+  [[nodiscard]] CaseRunner job_without(
+      const Case& c, int first, const std::function<bool(const Action&)>& which) const {
+    const Program program = schedule::build_valid(request_of(c));
+    const schedule::RankProgram& own = program.ranks[program.rank_of(rank_)];
+    const std::vector<int> units = actions_of(own, schedule::Lane::compute);
+    engine::tests::Faults faults;
+    for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
+      if (rank_ >= first && which(own.actions[units[unit]]))
+        faults.left_out.insert(unit);
+    return tests::job([faults](const engine::QueueOptions& options) {
+      constexpr auto lane = schedule::Lane::compute;
+      engine::Queues queues = engine::tests::faulty_queues({})(options);
+      queues[index_of(lane)] = std::make_unique<engine::tests::FaultyQueue>(faults, lane, options);
+      return queues;
+    });
+  }
+};
 
 TEST_F(Verification, SeesATensorThatIsNotUpdated) {
-  const Case c = one_group();
+  const Case c = small_case("steps=1");
   for (const bool ends : {false, true}) {
     CaseRunner job = job_without(c, 0, [&](const Action& a) {
       const bool of_ends = a.payload == schedule::Payload::embeddings;
       return a.kind == Kind::update && (ends ? of_ends : !of_ends && a.shard == 0);
     });
-    const Check check = job.verify(c, 1, reference_of(c, 1));
-    EXPECT_FALSE(passes(check, serial_tolerance(c)));
-    if (job_.rank() != 0)
+    const Check check = job.verify(c, 1, reference_of(c));
+    if (rank_ != 0)
       continue;
+    EXPECT_THAT(failure(check, c), Says({"AdamW"}));
     EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient)
         << "its gradients are right";
-    EXPECT_NE(check.weights.tensor.starts_with("layers."), ends)
-        << check.failure(serial_tolerance(c));
+    EXPECT_NE(check.weights.tensor.starts_with("layers."), ends) << failure(check, c);
   }
 }
 
-/// The last rank, alone in the second replica where there are two, computes no loss, or no gradient
-/// of the embedding, for its second micro-batch.
+/// The last rank computes no loss, or no gradient of the embedding, for its last micro-batch.
 TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
-  Case c = one_group(job_.ranks() == 2 ? "fsdp" : "ddp", 2);
-  if (job_.ranks() == 2) {
-    c.groups = topology::Groups({1, 1});
-    c.replicas = 2;
-  }
-  for (const auto& [kind, what] : {std::pair{Kind::loss, "the first loss"},
-           {Kind::embed_backward, "the gradient of embedding"}}) {
-    CaseRunner job = job_without(c, job_.ranks() - 1, [&](const Action& a) {
-      return a.kind == kind && a.micro_batch == c.micro_batches / c.replicas - 1;
-    });
-    const CaseResult result = job.run(c, {}).result;
-    const Check check = job.verify(c, 1, reference_of(c, 1));
-    if (job_.rank() != 0)
-      continue;
-    EXPECT_TRUE(result.status == Status::wrong && result.reason.starts_with(what)) << result.reason;
-    EXPECT_GT(check.first.gradient.worst, 0.01);
-    EXPECT_NEAR(
-        result.max_gradient_error, check.first.gradient.worst, 1e-3 * check.first.gradient.worst);
-    EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
-    EXPECT_EQ(check.first.loss > 0.01, kind == Kind::loss);
+  const std::map<int, std::vector<std::string>> of_ranks = {
+      {1, {"serial micro_batches=2", "1f1b:slices=2"}},
+      {2, {"fsdp replicas=2 groups=2", "tawpipe context=2 seq=20", "zb1:slices=3"}},
+      {3, {"ddp", "ddp context=3 seq=30"}}};
+  for (const std::string& text :
+      of_ranks.contains(ranks_) ? of_ranks.at(ranks_) : std::vector<std::string>{"ddp"})
+    for (const Kind kind : {Kind::loss, Kind::embed_backward}) {
+      SCOPED_TRACE(text);
+      const Case c = case_of(text);
+      const bool pipeline = c.shape.has_slices();
+      const int first = pipeline && kind == Kind::embed_backward ? 0 : ranks_ - 1;
+      const Program program = schedule::build_valid(request_of(c));
+      int last = 0;
+      for (const Action& a : program.ranks[program.rank_of(first)].actions)
+        last = std::max(last, a.micro_batch);
+      CaseRunner job = job_without(
+          c, first, [&](const Action& a) { return a.kind == kind && a.micro_batch == last; });
+      const CaseResult result = job.run(c, {}).result;
+      const Check check = job.verify(c, c.steps, reference_of(c));
+      if (rank_ != 0)
+        continue;
+      const std::string what = kind == Kind::loss ? "the first loss" : "the gradient of embedding";
+      EXPECT_EQ(result.status, Status::wrong);
+      EXPECT_THAT(result.reason, testing::StartsWith(what));
+      EXPECT_THAT(failure(check, c), testing::StartsWith(what));
+      const double error = check.first.gradient.worst;  // not-a-number, of what nobody wrote
+      EXPECT_FALSE(error <= 0.01 || result.max_gradient_error <= 0.01);
+      if (std::isfinite(error)) {
+        EXPECT_NEAR(result.max_gradient_error, error, 1e-3 * error);
+      }
+      EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
+      EXPECT_EQ(check.first.loss > 0.01, kind == Kind::loss);
+    }
+}
+
+/// Of the last rank, the first slot or the scratch of kernels is larger than anything uses.
+TEST_F(Verification, SeesMemoryThatNothingWrites) {
+  constexpr std::size_t more = 1 << 20;
+  const Case c = small_case();
+  for (const bool slot : {true, false}) {
+    const auto plan = std::make_shared<PlannedCase>(*plan_of(c));
+    schedule::Footprint& last = plan->memory.back();
+    (slot ? last.slots[0].bytes : last.workspace) += more;
+    const schedule::Memory kind =
+        slot ? schedule::memory_of(last.slots[0].slot.cls) : schedule::Memory::buffers;
+    last.by_kind[index_of(kind)] += more;
+    const Check check = job_.verify(c, c.steps, reference_of(c), plan);
+    if (rank_ == 0) {
+      EXPECT_THAT(failure(check, c), Says({fmt::format("rank {}: ", ranks_ - 1), "never written"}));
+    }
   }
 }
 
 /// Every kernel of the last rank says a word to its own rank.
 TEST_F(Verification, OfARunThatSendsWhatIsNotCountedFails) {
   namespace tools = Kokkos::Tools::Experimental;
-  const Case c = one_group();
-  const Training reference = reference_of(c, 1);
+  const Case c = small_case();
+  const Training reference = reference_of(c);
   const tools::EventSet before = tools::get_callbacks();
-  if (job_.rank() + 1 == job_.ranks())
+  if (rank_ + 1 == ranks_)
     tools::set_begin_parallel_for_callback([](const char*, std::uint32_t, std::uint64_t*) {
       double word = 0;
       MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_SELF);
     });
-  const Check check = job_.verify(c, 1, reference);
+  const Check check = job_.verify(c, c.steps, reference);
   const CaseResult result = job_.run(c, {}).result;
   tools::set_callbacks(before);
-  if (job_.rank() != 0)
+  if (rank_ != 0)
     return;
-  const std::string who = fmt::format("rank {}: MPI_Bcast", job_.ranks() - 1);
-  EXPECT_THAT(result.reason, test::Says({"not counted", who}));
-  EXPECT_EQ(check.failure(serial_tolerance(c)), result.reason);
+  EXPECT_THAT(result.reason, Says({"not counted", fmt::format("rank {}: MPI_Bcast", ranks_ - 1)}));
+  EXPECT_EQ(failure(check, c), result.reason);
 }
 
 // By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5760 + 696) of weights a token, and 6 x
 // 24 x 2 S of attention.
 TEST_F(Verification, OnlyACheapRunIsChecked) {
   for (const auto& [seq, micro_batches, is_cheap] :
-      {std::tuple{13, 60000, true}, {13, 62000, false}, {12500, 1, true}, {13500, 1, false}}) {
-    Case c = small_case("ddp", topology::Groups({1}), 2, micro_batches);
-    c.shape.seq = seq;
-    EXPECT_EQ(CaseRunner::has_time_to_check(c), is_cheap) << seq;
-  }
+      {std::tuple{13, 60000, true}, {13, 62000, false}, {12500, 1, true}, {13500, 1, false}})
+    EXPECT_EQ(CaseRunner::has_time_to_check(case_of(
+                  fmt::format("serial layers=2 seq={} micro_batches={}", seq, micro_batches))),
+        is_cheap)
+        << seq;
 }
 
 TEST_F(Verification, ARunWhoseLossIsNotFiniteIsWrong) {
-  Case c = one_group();
-  c.steps = 3;
-  c.warmup = 1;
+  Case c = small_case("steps=3");
   c.learning_rate = std::nan("");
   const CaseResult result = job_.run(c, {}).result;
-  if (job_.rank() != 0)
+  if (rank_ != 0)
     return;
   EXPECT_TRUE(std::isfinite(result.losses.at(0)) && std::isnan(result.losses.at(1)));
   EXPECT_THAT(record::make_row(result).text("verdict"),
-      test::Says({"INVALID: wrong: ", "loss of step 2", "not finite"}));
+      Says({"INVALID: wrong: ", "loss of step 2", "not finite"}));
+}
+
+TEST_F(Verification, AnInputErrorOnOneRankIsOneOnAll) {
+  if (ranks_ < 2)
+    GTEST_SKIP() << "of several ranks";
+  Case c = small_case("vocab=256");  // of the bytes of a file
+  const std::string missing = "/nonexistent/text";
+  if (rank_ > 0)
+    c.data = missing;
+  EXPECT_THROW((void)job_.verify(c, 1, reference_of(c)), InputError);
+  const CaseResult result = job_.run(c, {}).result;
+  EXPECT_EQ(result.status, Status::error);
+  EXPECT_THAT(result.reason, testing::HasSubstr(missing));
+}
+
+TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD),
+            first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
+  const auto agreed = [&](const auto& error) {
+    return [&] {
+      agree(MPI_COMM_WORLD, [&] {
+        if (rank == first)
+          throw error;
+        if (rank > first)
+          throw std::logic_error("of another rank");
+      });
+    };
+  };
+  EXPECT_EQ(test::refusal_of(agreed(InputError("no such file"))), "no such file");
+  using test::refusal_of;
+  EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
+  for (const char* words :
+      {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
+    EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::runtime_error(words))), words);
+  EXPECT_EQ(refusal_of<AgreedError>(agreed(std::runtime_error("it broke"))), "it broke");
+}
+
+TEST_F(Verification, StopsAfterAStepForTheGravestReasonOfAnyRank) {
+  using enum StopReason;
+  const int ranks = std::max(1, ranks_ - 1);  // one waits
+  const Case c = case_of(fmt::format("{} ranks={} groups=1", ranks == 1 ? "serial" : "ddp", ranks));
+  int asked = 0;
+  const auto stopped = [&](int step, StopReason first, StopReason last) {
+    const StopReason mine = rank_ == ranks - 1 ? last : rank_ == 0 ? first : no;
+    asked = 0;
+    const auto stop = [&] { return ++asked == step ? mine : no; };
+    return job_.run(c, {.stop = stop}).stopped;
+  };
+  EXPECT_EQ(stopped(2, no, time_limit), time_limit);
+  EXPECT_EQ(asked, rank_ < ranks ? 2 : 0);
+  EXPECT_EQ(stopped(1, time_limit, signal), signal);
+  EXPECT_EQ(stopped(3, signal, signal), no) << "it is over";
+}
+
+/// Two steps of it last longer than the watchdog of the other rank.
+TEST_F(Verification, ARankOutsideOfACaseWaitsForAllOfIt) {
+  if (ranks_ != 2)
+    GTEST_SKIP() << "of two ranks";
+  const auto stop = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    return StopReason::no;
+  };
+  engine::Watchdog watchdog(
+      std::chrono::seconds(1), [](const std::string& report) { ADD_FAILURE() << report; });
+  CaseRunner job(MPI_COMM_WORLD, {.step = {.watchdog = &watchdog}, .shared_devices = true});
+  EXPECT_EQ(job.run(case_of("serial"), {.stop = stop}).stopped, StopReason::no);
 }
 }  // namespace
 }  // namespace minitaw::harness
