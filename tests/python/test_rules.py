@@ -2,6 +2,7 @@
 """What the run rules demand of a result, rule by rule, on results as runs of the shipped decks
 would leave them; and archives of results, sound and foreign ones."""
 
+import contextlib
 import io
 import itertools
 import shutil
@@ -18,50 +19,53 @@ from minitaw.record import load
 from programs import SAMPLE, output_of, refused, script
 
 SEEN = load(SAMPLE)
-SESSION = {
-    "git_hash": "0123456789ab",
-    "command": "minitaw run",
-    "deck": "layers = 1",
-    "devices": ["cpu"],
-}
-MOVED = numpy.arange(4)  # bytes
+SESSION = dict(git_hash="0123456789ab", command="minitaw run", deck="layers = 1", devices=["cpu"])
 
 
-def arrays_of(columns):
-    """`noise`: how far the samples lie around their median."""
-    around = 1 + columns.pop("noise", 0) * numpy.linspace(-1, 1, columns["steps"])
-    return {
-        "seconds": columns["median_s"] * around[:, None],
-        "bytes/planned": MOVED,
-        "bytes/counted": columns.pop("counted", MOVED),
-    }
-
-
-def result_of(name, sessions=(SESSION,), verdict="VALID", seq=(), first={}, other={}, **changed):
-    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`:
-    of case 0 alone; `other`: of case 1."""
-    deck = {"ranks": changed.get("ranks", 16), "verdict": "VALID", "status": "ok"}
+def result_of(name, verdict="VALID", seq=(), first={}, second={}, later={}, **changed):
+    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`,
+    `second`: of these cases alone; `later`: of a second session. `noise`: how far the samples lie
+    around their median; `lost`: bytes that were not counted."""
+    deck = dict(ranks=changed.get("ranks", 16), verdict="VALID", status="ok")
     deck |= subject.read_size(name)
     deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
     rows = []
     product = itertools.product(deck["schedule"], seq or deck["seq"])
     for number, (schedule, length) in enumerate(product):
-        columns = SEEN.iloc[0].to_dict() | deck
-        columns |= {"schedule": schedule, "seq": length, "case": number, "median_s": 2.0 + number}
-        columns |= changed | {0: first, 1: other}.get(number, {})
-        arrays = arrays_of(columns)
-        rows += [(columns | {"repetition": i}, arrays) for i in range(columns["repeats"])]
-    settings = SEEN.file[0].settings
-    return samples.in_memory(rows, settings=settings, sessions=list(sessions), verdict=verdict)
+        row = SEEN.iloc[0].to_dict() | deck | dict(schedule=schedule, seq=length)
+        row |= dict(case=number, median_s=2.0 + number, noise=0, lost=0)
+        row |= changed | {0: first, 1: second}.get(number, {})
+        around = 1 + row.pop("noise") * numpy.linspace(-1, 1, row["steps"])
+        sent = {
+            "bytes/planned": numpy.arange(4),
+            "bytes/counted": numpy.arange(4) - row.pop("lost"),
+        }
+        arrays = {"seconds": row["median_s"] * around[:, None]} | sent
+        rows += [(row | dict(repetition=i), arrays) for i in range(row["repeats"])]
+    settings, sessions = SEEN.file[0].settings, [SESSION, SESSION | later]
+    return samples.in_memory(rows, settings=settings, sessions=sessions, verdict=verdict)
+
+
+def value_of(text):
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return tuple(map(int, text.split(","))) if "," in text else text
+
+
+def result_with(words):
+    """ "8b ranks=12 first.noise=0.3" """
+    name, *words = words.split()
+    found = {}
+    for word in words:
+        key, _, text = word.partition("=")
+        part, _, key = key.rpartition(".")
+        (found.setdefault(part, {}) if part else found)[key] = value_of(text)
+    return result_of(name, **found)
 
 
 def broken(result, *how):
     return subject.official(result, *how).reasons
-
-
-def later(**change):
-    """A second session."""
-    return {"sessions": [SESSION, SESSION | change]}
 
 
 @pytest.mark.parametrize("name, lengths", zip(subject.NAMES, (3, 3, 3, 4, 3, 2), strict=True))
@@ -72,57 +76,57 @@ def test_shipped_decks_are_official(name, lengths):
 
 
 @pytest.mark.parametrize(
-    "name, changed",
+    "words",
     [
-        ("medium", {"micro_batch": 2, "micro_batches": 16, "recompute": "none"}),
-        ("medium", {"replicas": 2, "groups": "4+4", "steps": 30, "repeats": 9, "warmup": 4}),
-        ("8b", {"ranks": 2560, "replicas": 320}),
-        ("small", {"median_s": 0.25}),  # which needs no time
-        ("small", later()),
+        "medium micro_batch=2 micro_batches=16 recompute=none",
+        "medium replicas=2 groups=4+4 steps=30 repeats=9 warmup=4",
+        "8b ranks=2560 replicas=320",
+        "small median_s=0.25",  # which needs no time
     ],
 )
-def test_what_is_free_may_change(name, changed):
-    assert broken(result_of(name, **changed)) == []
+def test_what_is_free_may_change(words):
+    assert broken(result_with(words)) == []
 
 
-@pytest.mark.parametrize(
-    "says, name, changed",
-    [
-        ('case 0: dtype is "fp32", medium has "bf16"', "medium", {"dtype": "fp32"}),
-        ("case 0: learning_rate", "medium", {"learning_rate": 0.1}),
-        ("case 0: data", "small", {"data": "a.txt"}),
-        ("case 0: context", "small", {"context": 2}),
-        ('case 0: seed is "3"', "small", {"seed": 3}),
-        ("steps = 2, medium needs 3", "medium", {"steps": 2}),
-        ("repeats = 4, small needs 5", "small", {"repeats": 4}),
-        ("warmup = 0", "large", {"warmup": 0}),
-        ("seq = 32768 is no length of large", "large", {"seq": (1024, 4096, 24576, 32768)}),
-        ("lengths 1024, 4096, 24576", "large", {"seq": (4096, 24576)}),
-        ("80 sequences in a step, large has 160", "large", {"micro_batches": 80}),
-        ("3.75 s of timed steps, 10 are needed", "medium", {"median_s": 0.25}),
-        ("12 ranks, 8b takes multiples of 8", "8b", {"ranks": 12}),
-        ("128 sequences in a step, 8b has 64", "8b", {"micro_batches": 128}),
-        ("8b takes a file for each", "8b", {"first": {"ranks": 8, "micro_batches": 32}}),
-        ("none of small, medium, large, 8b, 70b, 405b", "small", {"heads": 8}),
-        ("case 1: its model is not that of small", "small", {"other": {"heads": 8}}),
-        ("the file says INVALID: unfinished", "small", {"verdict": "INVALID: unfinished"}),
-        # verdicts follow from samples and bytes, whatever the file says
-        ("case 0: INVALID: wrong", "small", {"status": "wrong"}),
-        ("case 0: INVALID: the bytes counted are not", "small", {"first": {"counted": MOVED + 1}}),
-        ("case 0: INVALID: 2 timed steps, 3 are needed", "small", {"first": {"steps": 2}}),
-        ("case 0: VALID (noisy: quartiles 30 %", "small", {"first": {"noise": 0.3}}),
-        ("run 0 says VALID, step 2 s, but its", "small", {"first": {"noise": 0.3}}),
-        ("differ from their commit", "small", later(git_hash="0123456789ab-dirty")),
-        ("not known", "small", later(git_hash="unknown")),
-        ("not known", "small", later(git_hash="")),
-        ("different commits", "small", later(git_hash="0a9876543210")),
-        ("not complete", "small", later(devices="")),
-        ("not complete", "small", later(deck="")),
-        ("not complete", "small", later(command="")),
-    ],
-)
-def test_a_broken_rule_is_named(says, name, changed):
-    assert any(says in one for one in broken(result_of(name, **changed)))
+BROKEN = """
+medium dtype=fp32: case 0: dtype is "fp32", medium has "bf16"
+medium learning_rate=0.1: case 0: learning_rate
+small data=a.txt: case 0: data
+small context=2: case 0: context
+small seed=3: case 0: seed is "3"
+medium steps=2: steps = 2, medium needs 3
+small repeats=4: repeats = 4, small needs 5
+large warmup=0: warmup = 0
+large seq=1024,4096,24576,32768: seq = 32768 is no length of large
+large seq=4096,24576: lengths 1024, 4096, 24576
+large micro_batches=80: 80 sequences in a step, large has 160
+medium median_s=0.25: 3.75 s of timed steps, 10 are needed
+8b ranks=12: 12 ranks, 8b takes multiples of 8
+8b micro_batches=128: 128 sequences in a step, 8b has 64
+8b first.ranks=8: 8b takes a file for each
+small heads=8: none of small, medium, large, 8b, 70b, 405b
+small second.heads=8: case 1: its model is not that of small
+small verdict=INVALID: the file says INVALID
+small status=wrong: case 0: INVALID: wrong
+small first.lost=1: case 0: INVALID: the bytes counted are not those planned
+small first.steps=2: case 0: INVALID: 2 timed steps, 3 are needed
+small first.noise=0.3: case 0: VALID (noisy: quartiles 30 % of the median apart)
+small first.noise=0.3: run 0 says VALID, step 2 s, but its samples and bytes say
+small later.git_hash=0123456789ab-dirty: differ from their commit
+small later.git_hash=unknown: not known
+small later.git_hash=: not known
+small later.git_hash=0a9876543210: different commits
+small later.devices=: not complete
+small later.deck=: not complete
+small later.command=: not complete
+"""
+
+
+@pytest.mark.parametrize("line", BROKEN.strip().split("\n"))
+def test_a_broken_rule_is_named(line):
+    """Verdicts follow from samples and bytes, whatever the file says."""
+    words, _, says = line.partition(": ")
+    assert any(says in one for one in broken(result_with(words)))
 
 
 def test_all_repetitions_must_be_there():
@@ -145,26 +149,26 @@ def test_medians_follow_from_samples():
     assert broken(drift) == ["case 0: VALID (noisy: quartiles 50 % of the median apart)"]
 
 
-@pytest.mark.parametrize(
-    "tier, published, says",
-    [
-        ("baseline", SESSION["git_hash"] + "cdef", []),
-        ("baseline", "ba9876543210", ["tier baseline, but its commit is not the published one"]),
-        ("ported", "ba9876543210", []),
-        ("optimized", SESSION["git_hash"], ["tier optimized, but its commit is the published one"]),
-    ],
-)
-def test_tiers_go_with_commits(tier, published, says):
-    assert broken(result_of("small"), tier, published) == says
+def test_tiers_go_with_commits():
+    other, result = "ba9876543210", result_of("small")
+    assert broken(result, "baseline", SESSION["git_hash"] + "cdef") == []
+    assert broken(result, "ported", other) == []
+    said = broken(result, "baseline", other) + broken(result, "optimized", SESSION["git_hash"])
+    assert said == [
+        "tier baseline, but its commit is not the published one",
+        "tier optimized, but its commit is the published one",
+    ]
 
 
 def test_a_submission_ends_within_a_day():
-    result = result_of("small").assign(begun="", ended="")
-    result.loc[[0, 1], "begun"] = "2026-11-24T09:00:00Z", "2026-11-24T08:00:00Z"
-    for last, count in (("2026-11-25T07:59:59Z", 0), ("2026-11-25T08:00:01.5+00:00", 1)):
-        result.loc[[0, 1], "ended"] = last, "2026-11-24T08:01:00Z"
-        found = [one for one in broken(result) if one.startswith("24 hours from the first")]
-        assert len(found) == len(broken(result)) == count
+    result = result_of("small").assign(begun="2026-11-24T09:00:00Z", ended="")
+    result.loc[1, "begun"] = "2026-11-24T08:00:00Z"
+    result.loc[0, "ended"] = "2026-11-25T07:59:59Z"
+    assert broken(result) == []
+    result.loc[0, "ended"] = "2026-11-25T08:00:01.5+00:00"
+    assert [one[:40] for one in broken(result)] == [
+        "24 hours from the first timed step to the"[:40]
+    ]
 
 
 # small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length.
@@ -184,14 +188,12 @@ def test_every_length_weighs_the_same():
         assert subject.official(faster).rate == pytest.approx(RATE * 2 ** (1 / 3), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "worse, kind", [({"median_s": 7.0}, "rate"), ({"status": "error"}, "estimate")]
-)
-def test_the_fastest_valid_case_of_a_length_counts(worse, kind):
+def test_the_fastest_valid_case_of_a_length_counts():
     """Here the second schedule takes the place of the first, in 5 s."""
-    found = subject.official(result_of("small", first=worse))
-    assert found.rate == pytest.approx(RATE * (2 / 5) ** (1 / 3), rel=1e-9)
-    assert found.text().startswith(f"{kind} of small: ")
+    for worse, kind in ({"median_s": 7.0}, "rate"), ({"status": "error"}, "estimate"):
+        found = subject.official(result_of("small", first=worse))
+        assert found.rate == pytest.approx(RATE * (2 / 5) ** (1 / 3), rel=1e-9)
+        assert found.text().startswith(f"{kind} of small: ")
 
 
 def test_the_scope_is_told():
@@ -202,7 +204,7 @@ def test_the_scope_is_told():
         "# also: case 0: repeats = 4, small needs 5",
     ]
     assert lines[11] == "# and 15 more"
-    assert lines[12].startswith("# judged: 24 cases of 1 session, commit 0123456789ab")
+    assert lines[12].startswith("# judged: 24 cases of 2 sessions, commit 0123456789ab")
     assert lines[13].startswith("# not checked: ")
 
 
@@ -253,22 +255,21 @@ def test_archives_that_cannot_be_are_refused():
 
 
 @pytest.mark.parametrize(
-    "members, says",
+    "names, size, says",
     [
-        ({"a.h5": None}, "may have files NAME.h5 and verdict.txt only"),  # a link
-        ({"../a.h5": b"1"}, "'../a.h5'"),
-        ({"a.h5": b"1", "A.h5": b"2"}, "a.h5 twice"),
-        ({"verdict.txt": b"official: yes"}, "no result file"),
-        ({"a.h5": bytes(20000)}, "unpacks to more than 20480 bytes"),
-        ({"a.h5": b"1"}, "foreign.tar.gz/a.h5 is not a miniTaw result"),
+        ("link.h5", 0, "may have files NAME.h5 and verdict.txt only"),
+        ("../a.h5", 1, "'../a.h5'"),
+        ("a.h5 a.h5", 1, "a.h5 twice"),
+        ("verdict.txt", 1, "no result file"),
+        ("a.h5", 20000, "unpacks to more than 20480 bytes"),
+        ("a.h5", 1, "foreign.tar.gz/a.h5 is not a miniTaw result"),
     ],
 )
-def test_foreign_archives_are_refused(members, says):
+def test_foreign_archives_are_refused(names, size, says):
     with tarfile.open("foreign.tar.gz", "w:gz") as packed:
-        for name, data in members.items():
-            member = tarfile.TarInfo(name.lower())
-            member.size = len(data or b"")
-            member.type = tarfile.SYMTYPE if data is None else tarfile.REGTYPE
-            packed.addfile(member, io.BytesIO(data or b""))
+        for name in names.split():
+            member = tarfile.TarInfo(name)
+            member.size, member.type = size, tarfile.REGTYPE if size else tarfile.SYMTYPE
+            packed.addfile(member, io.BytesIO(bytes(size)))
     with mock.patch.object(archive, "MOST_BYTES", 20480):
         refused(script("check-rules", "foreign.tar.gz"), says, name="check-rules")
