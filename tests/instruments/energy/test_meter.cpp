@@ -96,7 +96,7 @@ TEST_F(Counters, OfTheWholeNodeComeFirst) {
   EXPECT_EQ(meter.source(), "the node (pm_counters)");
   EXPECT_TRUE(meter.of_node());
   write("energy", "123500 J 1566696 us\n");
-  EXPECT_EQ(meter.joules(), 123500 - 123456);
+  EXPECT_EQ(meter.joules(), 44);
 }
 
 TEST_F(Counters, OfNodesThatCannotBeReadSayWhyAndStaySo) {

@@ -3,11 +3,10 @@
 
 import json
 import pathlib
-import re
 import socket
 
 import pytest
-from programs import MINITAW, MPIEXEC, call, minitaw, on_ranks, refused, told
+from programs import MINITAW, MPIEXEC, call, minitaw, on_ranks, refused, says, told
 
 QUICK = "--rounds=2", "--seconds=0.01"
 MACHINE = """
@@ -47,18 +46,12 @@ def test_json_has_what_is_measured_found_and_expected():
     assert named >= {0, 1, 2} - set(found["loaded_ranks"])
 
 
-def test_text_has_a_row_for_each_quantity_and_ends_with_the_verdict():
+def test_text_ends_with_the_verdict_and_may_name_hosts():
     done = on_ranks(3, "screen", *QUICK, "--hosts")
-    head, *lines = done.stdout.splitlines()
-    assert head.startswith("# minitaw ") and socket.gethostname() in done.stdout
-    rows = [re.split("  +", line.strip())[0] for line in lines if line.startswith("  ")]
-    assert [row for row in rows if ":" not in row] == [
-        "matrix product",
-        "triad",
-        "rate inside the node",
-        "cores taken by others",
-    ]
-    assert lines[-1].startswith("VERDICT: ") and done.returncode in (0, 1, 3), told(done)
+    assert done.stdout.startswith("# minitaw "), told(done)
+    rows = "matrix product", "triad", "rate inside the node", "cores taken by others"
+    says(done.stdout, socket.gethostname(), *(f"\n  {row}  " for row in rows))
+    assert done.stdout.splitlines()[-1].startswith("VERDICT: ")
 
 
 @pytest.mark.parametrize("option", ["--rounds=1", "--expect=none.toml", "--least=0"])

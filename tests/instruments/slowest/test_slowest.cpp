@@ -76,8 +76,8 @@ TEST(OthersRan, AreThoseWhoAreNoRankOfTheCase) {
 
 class Comparing : public test::InFolder {
 protected:
-  /// A pipeline, whose last stage has the LM head, on ranks with a core each. The core of rank 2 is
-  /// busy for so many seconds more after each step, says a file.
+  /// Of ranks with a core each; that of rank 2 is busy for so many seconds more after each step,
+  /// says a file.
   CaseResult run(const Case& c, int seconds) {
     std::vector<RankPlace> places;
     for (int r = 0; r < 3; ++r)
@@ -100,6 +100,7 @@ protected:
   int rank_ = comm::mpi::rank_in(MPI_COMM_WORLD);
 };
 
+/// The last stage of a pipeline has the LM head.
 TEST_F(Comparing, IsOfTimesForTheSameWorkOfRanksThatNobodyDisturbs) {
   Case c = harness::tests::small_case("1f1b", topology::Groups({3}), 3, 1);
   c.shape.vocab = 299;
