@@ -47,11 +47,9 @@ def make(sample, target, runs, session=None):
         group.attrs.update(source["runs"].attrs)
         for name, column in record.columns_of(source["runs"]).items():
             values = column.asstr()[:] if record.is_text(column) else column[:]
-            rows = [columns.get(name, values[base]) for base, columns, _ in runs]
-            put(group, name, rows, column)
-        verdicts = list(file["runs/verdict"].asstr()) if runs else []
-        bad = [verdict for verdict in verdicts if not verdict.startswith("VALID")]
-        group.attrs["verdict"] = f"INVALID: {len(bad)} of {len(runs)} runs" if bad else "VALID"
+            put(group, name, [more.get(name, values[base]) for base, more, _ in runs], column)
+        bad = sum(not text.startswith(b"VALID") for text in group["verdict"][:])
+        group.attrs["verdict"] = f"INVALID: {bad} of {len(runs)} runs" if bad else "VALID"
         for number, (base, _, arrays) in enumerate(runs):
             source.copy(f"runs/{base:04}", group, f"{number:04}")
             for name, value in arrays.items():

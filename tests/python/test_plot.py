@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pandas
-import pytest
 import samples
 from minitaw import plot
 from programs import SAMPLE, output_of, refused, script
@@ -14,13 +13,14 @@ from programs import SAMPLE, output_of, refused, script
 CASES = [("tawpipe", 128, 0.5), ("fsdp", 128, 1), ("tawpipe", 256, 1), ("fsdp", 256, 4)]
 
 
-def measured(name, cases=CASES, links=(), **columns):
+def measured(name, cases=CASES, rate=None, **columns):
     """cases: [(schedule, seq, step)]."""
-    names = "schedule", "seq", "median_s", "tokens_per_s", "tokens_per_s_rank"
-    columns |= {"bytes_between": 3 << 20}
-    values = [(*case, 1000 / case[-1], 1000 / case[-1] / 3) for case in cases]
-    rows = [(0, columns | dict(zip(names, some)), {}) for some in values]
-    return samples.make(SAMPLE, name, rows, {"links": list(links)})
+    rows = []
+    for schedule, seq, step in cases:
+        more = dict(schedule=schedule, seq=seq, median_s=step, bytes_between=3 << 20)
+        more |= dict(tokens_per_s=1000 / step, tokens_per_s_rank=1000 / step / 3)
+        rows.append((0, columns | more, {}))
+    return samples.make(SAMPLE, name, rows, {"links": [f"rate={rate}"] if rate else []})
 
 
 def found(words):
@@ -41,8 +41,7 @@ def test_points_are_the_numbers_of_the_file():
     assert found("one.h5") == dict(zip(lines, (666.7, 333.3, 333.3, 83.3)))
     relative = "one.h5 --relative-to fsdp --y tokens_per_s"
     assert found(relative) == dict(zip(lines, (2, 1, 4, 1)))
-    assert found(f"{relative} --where schedule=tawpipe,fsdp") == found(relative)
-    only = "one.h5 --where schedule=fsdp --where seq=256 --y bytes_between"
+    only = "one.h5 --where schedule=fsdp,ddp --where seq=256 --y bytes_between"
     assert found(only) == {("fsdp", 256): 3 << 20}
     assert drawn("one.h5 --y median_s -o x.csv -o x.pdf") == "x.csv\nx.pdf\n"
     assert Path("x.pdf").read_bytes().startswith(b"%PDF")
@@ -53,59 +52,51 @@ def test_points_are_the_numbers_of_the_file():
 
 
 def test_x_is_a_setting_an_option_of_schedules_or_the_rate_of_links():
-    options = [("tawpipe:dbs=off", 128, 3), ("tawpipe:cco=off:dbs=off", 128, 4), *CASES]
-    measured("options.h5", options)
-    some = "options.h5 --where seq=128 --y median_s"
-    bars = found(f"{some} --where schedule=fsdp,tawpipe --x schedule")
+    off = [("tawpipe:dbs=off", 128, 3), ("tawpipe:cco=off:dbs=off", 128, 4)]
+    measured("options.h5", [*off, *CASES[:2]])
+    bars = found("options.h5 --y median_s --x schedule --where schedule=fsdp,tawpipe")
     assert bars == {("fsdp", ""): 1, ("tawpipe", ""): 0.5}
-    assert found(f"{some} --x dbs") == {
-        ("tawpipe", "default"): 0.5,
-        ("tawpipe", "off"): 3,
-        ("tawpipe:cco=off", "off"): 4,
-    }
+    lines = found("options.h5 --y median_s --x dbs")
+    first = {("tawpipe", "default"): 0.5, ("tawpipe", "off"): 3}
+    assert lines == first | {("tawpipe:cco=off", "off"): 4}
     told = "x.csv\nleft out: 1 of 4 cases (1 × without dbs)\n"
-    assert drawn(f"{some} --x dbs -o x.csv") == told
+    assert drawn("options.h5 --x dbs -o x.csv") == told
     for rate in ("2gbit", "500kbit"):
-        measured(f"{rate}.h5", CASES[1:2], [f"rate={rate}"])
+        measured(f"{rate}.h5", CASES[1:2], rate)
     rates = found("2gbit.h5 500kbit.h5 --x between.rate --y median_s")
     assert rates == {("fsdp", 2000): 1, ("fsdp", 0.5): 1}
 
 
-def test_several_cases_at_one_place_are_refused():
-    """By the settings that differ, or else the files."""
-    one, more = measured("one.h5", steps=3), measured("more.h5", steps=4)
-    says = ("fsdp", "seq = 128", "differ in steps: choose by --where steps=3")
-    refused(script("plot", one, more, "-o", "x.pdf"), *says, name="plot")
-    refused(script("plot", one, one, "-o", "x.pdf"), "differ in their file", name="plot")
+REFUSED = """
+one.h5 more.h5 -o x.pdf: fsdp has several cases at seq = 128, which differ in steps: choose by --where steps=3
+one.h5 one.h5 -o x.pdf: differ in their file
+one.h5 -o x.txt: must end in
+one.h5 -o no/x.pdf: cannot be written
+one.h5 -o x.pdf --relative-to ddp: seq and tokens_per_s_rank beside one of ddp
+one.h5 -o x.pdf --x colour: no case has colour
+one.h5 -o x.pdf --y verdict: verdict
+one.h5 -o x.pdf --where hidden=4x7K: hidden=4K
+one.h5 -o x.pdf --where size=4: size=4
+one.h5 -o x.pdf --width 0.1: 0.1 is no number from 1 to 40
+"""
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("-o x.txt", "must end in"),
-        ("-o no/x.pdf", "cannot be written"),
-        ("-o x.pdf --relative-to ddp", "seq and tokens_per_s_rank beside one of ddp"),
-        ("-o x.pdf --x colour", "no case has colour"),
-        ("-o x.pdf --y verdict", "verdict"),
-        ("-o x.pdf --where hidden=4x7K", "hidden=4K"),
-        ("-o x.pdf --where size=4", "size=4"),
-        ("-o x.pdf --width 0.1", "0.1 is no number from 1 to 40"),
-    ],
-)
-def test_bad_options_are_refused(words, says):
-    refused(script("plot", measured("one.h5"), *words.split()), says, name="plot")
+def test_what_cannot_be_drawn_is_refused():
+    measured("one.h5", steps=3), measured("more.h5", steps=4)
+    for line in REFUSED.strip().split("\n"):
+        words, says = line.split(": ", 1)
+        refused(script("plot", *words.split()), says, name="plot")
 
 
 # Predictions.
 
-SETTINGS = {"schedule": "tawpipe", "ranks": 4, "groups": "2+2", "group_count": 2}
-SETTINGS |= {"seq": 256, "hidden": 4096}
-CASE = {"step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20, "bytes_between": 4 << 20}
-CASE |= {"settings": SETTINGS, "fits": True}
+SETTINGS = dict(schedule="tawpipe", ranks=4, groups="2+2", group_count=2, seq=256, hidden=4096)
+CASE = dict(step_s=2.0, tokens_per_s=400, memory_bytes=2 << 20, bytes_between=4 << 20)
+CASE |= dict(settings=SETTINGS, fits=True)
 
 
 def predicted(*cases, **more):
-    content = {"command": "predict", "between_bytes_per_s": 12.5e6, "cases": cases}
+    content = dict(command="predict", between_bytes_per_s=12.5e6, cases=cases)
     Path("p.json").write_text(json.dumps(content | more))
 
 
@@ -119,8 +110,9 @@ def test_points_are_those_of_predictions_that_fit():
     ):
         assert found(f"p.json --x {x} --y {y}") == {("tawpipe", at): value}, (x, y)
     told = "left out: 1 of 2 cases (1 × does not fit)"
-    assert drawn("p.json --where hidden=4K -o x.svg") == f"x.svg\n{told}\n"
+    assert drawn("p.json --where hidden=4K -o x.svg -o y.svg").endswith(f"y.svg\n{told}\n")
     assert "left out: 1 of 2 cases" in Path("x.svg").read_text()
+    assert Path("x.svg").read_bytes() == Path("y.svg").read_bytes()
 
 
 def test_measured_and_predicted_are_relative_to_their_own():
@@ -146,32 +138,26 @@ def test_predictions_are_hollow_and_of_the_same_colour():
     assert len({line.get_color() for line in lines}) == len(legend.texts) == 1
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"cases": []},
-        {"command": "plan"},
-        {"cases": [CASE | {"step_s": "2"}]},
-        {"cases": [CASE | {"memory_bytes": -1}]},
-        {"cases": [CASE | {"bytes_between": 1e400}]},
-    ],
-)
-def test_what_is_no_prediction_is_refused(changed):
-    predicted(CASE, **changed)
-    says = "p.json is no output of minitaw predict --json"
-    refused(script("plot", "p.json", "-o", "x.pdf"), says, name="plot")
+def answer(text):
+    Path("p.json").write_text(text)
+    return script("plot", "p.json", "-o", "x.csv")
 
 
-def test_strange_json_gives_a_sentence_or_numbers():
-    texts = ["{}", "[]", "null", "[" * 200000, "\x00"]
-    for value in (None, "\x1b", [], -2, 2**70, 1e308, True, [1]):
-        cases = [CASE | {name: value} for name in CASE]
-        cases += [CASE | {"settings": SETTINGS | {name: value}} for name in SETTINGS]
-        texts += [json.dumps({"cases": [case], "between_bytes_per_s": 1e9}) for case in cases]
+def test_what_is_no_prediction_is_refused():
+    plan = json.dumps({"command": "plan", "cases": [CASE], "between_bytes_per_s": 1})
+    texts = ["{}", "[]", "null", "[" * 200000, "\x00", plan]
+    for changed in (dict(step_s="2"), dict(memory_bytes=-1), dict(bytes_between=1e400)):
+        texts.append(json.dumps({"cases": [CASE | changed], "between_bytes_per_s": 1}))
     for text in texts:
-        Path("p.json").write_text(text)
-        done = script("plot", "p.json", "-o", "x.csv")
-        if done.returncode:
-            refused(done, "p.json", name="plot")
-        else:
-            assert "\x1b" not in Path("x.csv").read_text()
+        refused(answer(text), "p.json is no output of minitaw predict --json", name="plot")
+
+
+def test_strange_predictions_give_a_sentence_or_numbers():
+    for value in (None, "\x1b", [], -2, 2**70):
+        cases = [CASE | {name: value} for name in CASE]
+        for case in cases + [CASE | {"settings": SETTINGS | {name: value}} for name in SETTINGS]:
+            done = answer(json.dumps({"cases": [case], "between_bytes_per_s": 1e9}))
+            if done.returncode:
+                refused(done, "p.json", name="plot")
+            else:
+                assert "\x1b" not in Path("x.csv").read_text()

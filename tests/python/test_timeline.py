@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy
 import pandas
-import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 from minitaw.events import Timeline, measured_timeline
 from minitaw.record import cases, load
@@ -46,19 +45,18 @@ def test_rectangles_lie_where_actions_ran():
 
 def made(groups, rows, *ranks, **same):
     """A timeline of these events."""
-    every = {"lane": "x_send", "kind": "send", "segment": "all", "payload": "gradient"}
-    every |= dict.fromkeys(["shard", "micro_batch"], 0)
-    events = pandas.DataFrame(rows).assign(**every | same)
+    every = dict(lane="x_send", kind="send", segment="all", payload="gradient")
+    events = pandas.DataFrame(rows).assign(**every | same, shard=0, micro_batch=0)
     return Timeline("x", "", groups, lambda name: events[name].to_numpy(), *ranks)
 
 
 def test_messages_of_a_lane_that_overlap_have_a_row_each():
     """Of many ranks, only messages between groups are drawn."""
-    rows = {"rank": [0, 1, 0, 8, 1, 7], "link": [0, 0, 1, 1, 2, 2], "begin": 0.0, "end": 1.0}
+    rows = dict(rank=[0, 1, 0, 8, 1, 7], link=[0, 0, 1, 1, 2, 2], begin=0.0, end=1.0)
     kinds = ["send", "recv"] * 3
     many = made([4, 5], rows, kind=kinds, lane=kinds)
-    one = made([1], {"rank": [0], "link": -1, "begin": 0.0, "end": 3.0}, lane="compute", kind="F")
-    axes, _ = draw([many, one]).axes
+    longer = made([1], dict(rank=[0], link=-1, begin=0.0, end=3.0))
+    axes, _ = draw([many, longer]).axes
     assert axes.get_xlim() == (0, 3) and len(shapes(axes, LineCollection)) == 2
     threads = [event["tid"] for event in json.loads(trace([many]))["traceEvents"]]
     assert threads == ["send", "recv", "send 2", "recv", "send", "recv"]
@@ -66,21 +64,16 @@ def test_messages_of_a_lane_that_overlap_have_a_row_each():
 
 def test_of_many_ranks_some_are_shown():
     """What moves waits for sides that are not."""
-    pairs = numpy.arange(2000)
-    rows = {
-        "rank": numpy.arange(4000),
-        "link": numpy.tile(pairs, 2),
-        "begin": numpy.repeat([0.0, 0.5], 2000),
-        "end": numpy.repeat([1.0, 2.0], 2000),
-    }
-    few = made([8] * 500, rows)
+    begin, end = numpy.repeat([[0.0, 0.5], [1.0, 2.0]], 2000, axis=1)
+    link = numpy.tile(range(2000), 2)
+    rows, groups = dict(rank=range(4000), link=link, begin=begin, end=end), [8] * 500
+    few = made(groups, rows)
     assert set(few.events["rank"]) == set(range(32)) and few.length == 2
     assert set(few.events.moving) == {0.5}
-    some = made([8] * 500, rows, [9, 10, 3999, 5000])
+    some = made(groups, rows, [9, 10, 3999, 5000])
     assert some.heading == "x; 3 of the ranks, chosen by --ranks"
-    assert list(names_of(*draw([some]).axes)) == [
-        f"rank {rank} (group {rank // 8}) x_send" for rank in (9, 10, 3999)
-    ]
+    names = [f"rank {rank} (group {rank // 8}) x_send" for rank in (9, 10, 3999)]
+    assert list(names_of(*draw([some]).axes)) == names
 
 
 def traced(words):
@@ -104,60 +97,49 @@ def test_a_trace_has_a_process_for_each_rank_and_a_thread_for_each_lane():
     assert {event["pid"][:6] for event in traced("--case 0 --ranks 0 2")} == {"rank 0", "rank 2"}
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("", "--case chooses some"),
-        ("--case 1", "has no timeline"),
-        ("--case 7", "no case 7"),
-        ("--case 0 -o x.gif", ".png"),
-        ("--case 0 --ranks 3 9", "ranks 0 to 2"),
-        ("--case 0 --ranks two", "two"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(words, says):
-    refused(script("timeline", SAMPLE, *words.split()), says, name="timeline")
+REFUSED = """
+-o x.svg: --case chooses some
+--case 1: has no timeline
+--case 7: no case 7
+--case 0 -o x.gif: .png
+--case 0 --ranks 3 9: ranks 0 to 2
+--case 0 --ranks two: two
+"""
+
+
+def test_what_cannot_be_drawn_is_refused():
+    for line in REFUSED.strip().split("\n"):
+        words, says = line.split(": ", 1)
+        refused(script("timeline", SAMPLE, *words.split()), says, name="timeline")
 
 
 NAMES = "rank lane kind segment payload shard micro_batch link begin end".split()
-CODES = {
-    "lane": ["compute", "x"],
-    "kind": ["F", "W"],
-    "segment": ["all", "keys"],
-    "payload": ["weights", "x"],
-}
-STEP = {"title": "t", "groups": [1, 1], "codes": CODES, "events": dict.fromkeys(NAMES, [0, 1])}
+CODES = dict(lane=["compute", "x"], kind=["F", "W"], segment=["all", "x"], payload=["weights", "x"])
+EVENTS = dict.fromkeys(NAMES, [0, 1])
+STEP = dict(title="t", groups=[1, 1], codes=CODES, events=EVENTS)
 
 
-def answer(content):
-    Path("step.json").write_text(content)
+def answer(text):
+    Path("step.json").write_text(text)
     return script("timeline", "step.json", "-o", "out.json")
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"groups": [0]},
-        {"groups": [1e9]},
-        *({"events": STEP["events"] | {name: [0, value]}} for name, value in (
-            ("rank", 2), ("link", -2), ("begin", -1), ("end", 1e300), ("end", float("nan")),
-        )),
-    ],
-)  # fmt: skip
-def test_steps_that_predict_has_not_written_are_refused(changed):
-    output_of(answer(json.dumps({"timelines": [STEP]})))
-    said = ("step.json", "no timeline of minitaw")
-    refused(answer(json.dumps({"timelines": [STEP | changed]})), *said, name="timeline")
+def with_step(**changed):
+    return answer(json.dumps({"timelines": [STEP | changed]}))
 
 
-def test_strange_json_gives_a_sentence_or_a_trace():
-    strange = [None, [], -2, 2**70, 1e308, [1]]
-    texts = ["{}", "[]", "null", "[" * 200000, "\x00", '{"timelines": []}']
-    for value in strange:
-        texts += [json.dumps({"timelines": [STEP | {name: value}]}) for name in STEP]
-        events = [STEP["events"] | {name: value} for name in NAMES]
-        texts += [json.dumps({"timelines": [STEP | {"events": one}]}) for one in events]
-    for text in texts:
-        done = answer(text)
-        if done.returncode:
-            refused(done, name="timeline")
+def test_steps_that_predict_has_not_written_are_refused():
+    output_of(with_step())
+    wrong = [("rank", 2), ("link", -2), ("begin", -1), ("end", 1e300), ("end", float("nan"))]
+    steps = [with_step(events=EVENTS | {name: [0, value]}) for name, value in wrong]
+    texts = ["{}", "[]", "null", "[" * 200000, "\x00"]
+    for done in (*steps, with_step(groups=[0]), with_step(groups=[1e9]), *map(answer, texts)):
+        refused(done, "step.json", "no timeline of minitaw", name="timeline")
+
+
+def test_strange_steps_give_a_sentence_or_a_trace():
+    for value in (None, [], -2, 2**70, [1]):
+        steps = [with_step(**{name: value}) for name in STEP]
+        for done in steps + [with_step(events=EVENTS | {name: value}) for name in NAMES]:
+            if done.returncode:
+                refused(done, name="timeline")
