@@ -112,6 +112,7 @@ TEST_F(Counters, OfNodesThatCannotBeReadSayWhyAndStaySo) {
   setenv("MINITAW_SHAPED_LINKS", "rate=1mbit", 1);
   write("energy", "1 J\n");
   expect_unavailable(open(""), "the nodes are parts of one machine");
+  EXPECT_EQ(open().source(), "the device (NVML)");
   unsetenv("MINITAW_SHAPED_LINKS");
 }
 

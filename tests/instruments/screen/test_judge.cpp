@@ -162,6 +162,11 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
     EXPECT_EQ(found.loaded, loaded);
     EXPECT_EQ(found.load, load);
   }
+  const Rounds restless = {
+      {50, 100, 100, 60, 100, 100}, {100, 50, 100, 60, 100, 100}, {100, 100, 50, 60, 100, 100}};
+  const Measurement full{{"load", "1"}, Rounds(3, Values(6, 1))};
+  EXPECT_EQ(names(judge({topology::Groups({6}), 1}, {{product, restless}, full})), "")
+      << "where a quarter of the values shows what a load does";
 }
 
 TEST(Judge, TheSmallestLossByHand) {

@@ -65,7 +65,8 @@ TEST(OthersRan, AreThoseWhoAreNoRankOfTheCase) {
       std::vector<std::tuple<std::vector<RankPlace>, Uses, bool>>{
           {alone, {{1, 1.06, 1}, {1, 2.13, 2}, {1, 0.9, 1}}, false},
           {alone, {{1, 1, 1}, {1, 2, 1.8}, {1, 1, 1}}, true},
-          {alone, {{1, 1, 0.92}, {1, 2, 2}}, true},                  // of two ranks
+          {alone, {{1, 1, 0.92}, {1, 2, 2}, {1, 1, 1}}, true},
+          {alone, {{1, 1, 1}, {1, 2, 2}}, false},                    // of two ranks
           {alone, {{0.1, 0.1, 0.08}, {1, 2, 2}, {1, 1, 1}}, false},  // two ticks of a clock
           {alone, {{1, NAN, 0}, {1, NAN, 0}, {1, NAN, 0}}, false},
           {together, {{1, 1.9, 0.9}, {1, 1.9, 1.0}}, false},
