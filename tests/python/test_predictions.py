@@ -98,9 +98,9 @@ def test_a_job_that_finds_something_slow_has_rates_too(kernels):
     launch = Path("launch")
     launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links; exit 1\n')
     launch.chmod(0o755)
-    launched = output_of(fit("a deck", "--launch", "./launch x"))
-    assert launched == MADE.replace("links, kernels", "a deck")
-    refused(fit("a deck", "--launch", "./launch"), "screen --json failed", name="fit-machine")
+    text = output_of(fit("deck", "--launch=./launch x"))
+    assert text == MADE.replace("links, kernels", "deck")
+    refused(fit("deck", "--launch=./launch"), "screen --json failed", name="fit-machine")
 
 
 # minitaw predict.
@@ -117,27 +117,18 @@ def predicted(machine, *words, **changes):
     return json.loads(output_of(predict(machine, *words, "--json", **changes)))
 
 
-def memory(size):
-    return f"--machine-set=device.memory={size}"
-
-
 def test_cases_that_do_not_fit_are_left_out():
     """The rest is predicted as with them."""
     three = {"schedule": "tawpipe,fsdp,1f1b"}
     every = predicted(MACHINE, **three)["cases"]
-    assert [case["fits"] for case in every] == [None] * 3, "of a machine of unknown memory"
+    assert [case["fits"] for case in every] == [None] * 3  # of a machine of unknown memory
     _, middle, most = sorted(case["memory_bytes"] for case in every)
-    size = memory(f"{(middle + most) / 2e6:.3f} MB")
+    size = f"--machine-set=device.memory={(middle + most) / 2e6:.3f} MB"
     whole, fitting = (predicted(MACHINE, size, *more, **three) for more in ((), ("--fitting",)))
     kept = [case for case in whole["cases"] if case["fits"]]
     assert len(kept) == 2 and fitting["cases"] == kept
     notes = [note for note in fitting["notes"] if note not in whole["notes"]]
     assert notes == ["left out for lack of memory: 1 case"]
-
-
-def test_more_ranks_than_the_machine_and_no_memory_are_refused():
-    refused(predict(MACHINE, ranks=8), "8", begun=True)
-    refused(predict(MACHINE, memory("")), "device.memory", begun=True)
 
 
 def timeline(*words, **changes):
@@ -167,7 +158,6 @@ def test_predicted_steps_stand_below_a_measured_one():
     """All cases of the deck, in its order."""
     timeline(schedule="tawpipe,zb1,weipipe")
     output_of(script("timeline", SAMPLE, "step.json", "--case", 0, "-o", "step.svg"))
-    text = Path("step.svg").read_text(encoding="utf-8")
-    titles = re.findall(r">(\w+)[^<>]*[(](predicted|measured)[)]</text>", text)
-    expected = [(schedule, "predicted") for schedule in ("tawpipe", "zb1", "weipipe")]
-    assert titles == [("tawpipe", "measured"), *expected]
+    titles = re.findall(r">(\w+)[^<>]*[(](\w+)[)]</text>", Path("step.svg").read_text())
+    predicted = [(schedule, "predicted") for schedule in ("tawpipe", "zb1", "weipipe")]
+    assert titles == [("tawpipe", "measured"), *predicted]

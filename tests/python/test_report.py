@@ -6,11 +6,10 @@ import math
 import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
-from unittest import mock
 
 import numpy
 import samples
-from minitaw import drawing, record, report, sections
+from minitaw import record, report, sections
 from minitaw.book import Book, Table
 from minitaw.provenance import session_texts
 from programs import MEMORY_KINDS, SAMPLE, output_of, refused, script
@@ -201,13 +200,10 @@ def test_bars_and_lines_are_as_long_as_their_numbers():
     """Those of cases 4 and 5, at the longest sequence."""
     book = book_of()
     every = [figure.axes[0] for figure in sections.charts_of(book, book.valid).values()]
-    assert [axes.get_title("left") or axes.get_xlabel() for axes in every] == [
-        "sent between groups at 512 tokens [B/step]",
-        "throughput [token/s], whiskers: quartiles",
-        "memory of the worst rank [KiB]",
-        "step at 512 tokens, mean over ranks [s]",
-    ]
     moved, rate, memory, parts = every
+    assert moved.get_xlabel() == "sent between groups at 512 tokens [B/step]"
+    assert rate.get_title("left") == "throughput [token/s], whiskers: quartiles"
+    assert memory.get_title("left") == "memory of the worst rank [KiB]"
     sizes, shares = (60, 64, 68, 72, 76), (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125)
     for axes, lengths in ((moved, sizes), (parts, shares)):
         assert [bar.get_width() for bar in axes.patches] == numpy.repeat(lengths, 2).tolist()
@@ -216,38 +212,16 @@ def test_bars_and_lines_are_as_long_as_their_numbers():
     steps = (2.25, 3, 1.5, 2.75, 3.75, 1.75)
     expected = [[12 * seq / step for seq in (128, 256, 512)] for step in steps]
     assert numpy.allclose([line.get_ydata() for line in rate.lines], expected)
-    assert [one.get_label() for one in rate.containers] == ["tawpipe", "ddp"]
     assert memory.lines[0].get_ydata().tolist() == [42323 / 1024] * 3
 
 
 def test_whiskers_of_repetitions_reach_from_the_slowest_to_the_fastest():
-    """A case with a wrong loss is in no chart."""
     runs = [
-        (0, {"case": 0, "repetition": i, "repeats": 3, "tokens_per_s": rate}, {})
+        (0, dict(case=0, repetition=i, repeats=3, tokens_per_s=rate), {})
         for i, rate in enumerate((100.0, 400.0, 200.0))
     ]
-    book = book_of(*runs, (1, {"case": 1, "verdict": "INVALID: wrong"}, {}))
+    book = book_of(*runs)
     (axes,) = sections.charts_of(book, book.valid)["Throughput"].axes
     assert axes.get_xlabel() == "throughput [token/s], whiskers: repetitions"
-    ends = [line.get_xdata()[0] for line in axes.lines]
-    assert [one.get_width() for one in axes.patches] + ends == [200, 100, 400]
-    assert len(sections.time_section(book)[0].rows) == 2  # but its time is known
-
-
-def test_a_timeline_of_each_schedule_is_drawn():
-    schedules = ["tawpipe", "tawpipe:cco=off", "tawpipe", "fsdp"]
-    book = book_of(*((0, {"schedule": one, "seq": i}, {}) for i, one in enumerate(schedules)))
-    with mock.patch.object(sections, "as_image"):
-        pictures, said = sections.timelines_section(book)
-    assert [one.title.split(":")[0] for one in pictures] == ["Case 2", "Case 1", "Case 3"]
-    assert "of cases 0:" in said
-
-
-def test_the_colour_follows_from_the_name():
-    """Options are shades of it."""
-    names = [*drawing.SCHEDULES, "fsdp:unit=2"]
-    colours = [
-        drawing.styles_of(some)[name]["color"] for some in (names, names[::-1]) for name in names
-    ]
-    assert colours[: len(names)] == colours[len(names) :]
-    assert len(set(colours)) == len(names)
+    assert axes.patches[0].get_width() == 200
+    assert [line.get_xdata()[0] for line in axes.lines] == [100, 400]
