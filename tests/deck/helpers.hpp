@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <fmt/format.h>
+#include <iterator>
+#include <numeric>
+#include <sstream>
 #include "deck/deck.hpp"
 #include "fixtures.hpp"
 
@@ -25,5 +29,28 @@ inline std::string refusal(const std::string& text,
   EXPECT_NE(message, "") << "accepted:\n" << text;
   EXPECT_EQ(message.find('\n'), std::string::npos) << "not one line: " << message;
   return message;
+}
+
+/// The rows of a table: one a line, cells between bars.
+inline std::vector<std::vector<std::string>> rows_of(const std::string& table) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(table);
+  for (std::string line, cell; std::getline(lines, line);) {
+    std::istringstream cells(line);
+    for (rows.emplace_back(); std::getline(cells, cell, '|');)
+      rows.back().push_back(cell);
+    if (rows.back().empty())
+      rows.pop_back();
+    else
+      rows.back().resize(5);
+  }
+  return rows;
+}
+
+/// "layers=8 seq=64" as overrides.
+inline std::vector<std::string> words_of(const std::string& text) {
+  using Words = std::istream_iterator<std::string>;
+  std::istringstream words(text);
+  return {Words(words), Words()};
 }
 }  // namespace minitaw::deck
