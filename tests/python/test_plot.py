@@ -149,7 +149,8 @@ def test_what_is_no_prediction_is_refused():
 
 
 def test_strange_predictions_give_a_sentence_or_numbers():
-    for value in (None, "\x1b", [], -2, 2**70):
-        for changed in [{name: value} for name in CASE]:
-            done = answer(json.dumps({"cases": [CASE | changed], "between_bytes_per_s": 1e9}))
-            assert done.returncode == 0 or done.stderr.startswith("plot: p.json is no output")
+    strange = [{name: value} for value in (None, [], -2, 2**70) for name in CASE]
+    for changed in [*strange, {"settings": SETTINGS | {"schedule": "\x1b"}}]:
+        done = answer(json.dumps({"cases": [CASE | changed], "between_bytes_per_s": 1e9}))
+        assert done.returncode == 0 or done.stderr.startswith("plot: p.json is no output")
+    assert "\ufffd,predicted,256," in Path("x.csv").read_text()
