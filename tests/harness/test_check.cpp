@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The judge: errors, limits, references.
 #include <gmock/gmock.h>
+#include "fixtures.hpp"
 #include "harness/cases.hpp"
 #include "harness/check.hpp"
 #include "this_run.hpp"
@@ -187,21 +188,19 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
   }
 }
 
-/// Shares by hand: 0.2, 0.5, 0.1, 0.4, 0.3; then others are the largest.
+/// Each figure in turn uses the largest share of its limit.
 TEST(Check, TheClosestFigureUsesTheLargestShareOfItsLimit) {
   const Tolerance t{"serial reference", {1e-6, 1e-5}, {1e-4, 1e-3}, 1e-2};
   Check found{{2e-7, {5e-6, "a"}}, {1e-5, {4e-4, "b"}}, {3e-3, "c"}};
   const auto expect_closest = [&](double share, const char* what, const char* from) {
-    EXPECT_NEAR(found.closest(t).share(), share, 1e-12);
-    EXPECT_EQ(found.closest(t).what, what);
-    EXPECT_THAT(found.closest(t).from, testing::StartsWith(from));
+    const Check::Figure closest = found.closest(t);
+    EXPECT_NEAR(closest.share(), share, 1e-12);
+    EXPECT_THAT(closest.what + " of " + closest.from, test::Says({what, from}));
   };
   expect_closest(0.5, "the gradient of a", "the serial");
   found.first.loss = 0.6e-6;
   expect_closest(0.6, "the first loss", "the serial");
-  found.later.loss = 0.7e-4;
-  expect_closest(0.7, "a later loss", "the serial");
-  found.later.gradient.worst = 0.8e-3;
+  found.later = {0.7e-4, {0.8e-3, "b"}};
   expect_closest(0.8, "the last gradient of b", "the serial");
   found.weights.worst = 0.9e-2;
   expect_closest(0.9, "c", "AdamW");
