@@ -99,6 +99,13 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
   EXPECT_LT(relative_error(a, b), tolerance);
 }
 
+/// What is NaN in one is NaN in the other.
+inline void expect_same(const Doubles& a, const Doubles& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << i;
+}
+
 /// Runs kernels and waits for them. From the second call on they neither fence, nor allocate, nor
 /// copy.
 class Launch {

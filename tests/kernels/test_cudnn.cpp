@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // When and where cuDNN builds its plans and runs them, with a stand-in. What they compute:
-// test_attention.cpp and test_attention_runs.cpp, as kernels_attention_cudnn.
+// test_attention.cpp in this program.
 
 #include "kernels/cuda/libraries.hpp"
 

@@ -21,10 +21,8 @@ struct Size {
 /// and a device.
 const std::vector<Size> sizes = {{1, 1},
     {1, 2},
-    {3, 16},
     {5, 17},
     {33, 31},
-    {64, 96},
     {257, 130},
     {700, 5},
     {2, 4099},
@@ -32,14 +30,11 @@ const std::vector<Size> sizes = {{1, 1},
     {9, 32},
     {6, 40},
     {3, 2048},
-    {2, 4096},
-    {2, 8192},
     {2, 16384},
     {5, 8, 1},
     {3, 4096, 1},
     {300, 24, 2},
-    {3, 96},
-    {2, 200}};
+    {3, 96}};
 
 Indices indices(const std::vector<std::int32_t>& values) {
   return {static_cast<std::int64_t>(values.size()), 1, Doubles(values.begin(), values.end())};
@@ -116,80 +111,53 @@ protected:
 
 TYPED_TEST_SUITE(Layers, Cases, CaseName);
 
-TYPED_TEST(Layers, RmsNormForward) {
+TYPED_TEST(Layers, RmsNorm) {
+  using In = Matrix<const typename TypeParam::E>;
   this->for_sizes([this](int rows, int width, int shift) {
-    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2);
-    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain);
+    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2),
+                  dy = this->random(rows * width, 3), residual = this->random(rows * width, 4);
+    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain),
+        slope(rows, width, dy, shift), through(rows, width, residual, shift);
     const auto y = this->poisoned(rows, width, shift), copy = this->poisoned(rows, width, shift),
-               alone = this->poisoned(rows, width, shift);
-    const Floats rstd = Floats::poisoned(rows, 1);
+               alone = this->poisoned(rows, width, shift), dx = this->poisoned(rows, width, shift);
+    const Floats rstd = Floats::poisoned(rows, 1),
+                 partial = Floats::poisoned(std::min(rows, 7), width),
+                 dgain = Floats::poisoned(width, 1);
+    const auto backward = [&](const Device<TypeParam>& into, const In& more) {
+      rmsnorm_backward(exec(),
+          into.matrix(),
+          partial.matrix(),
+          slope.matrix(),
+          more,
+          in.matrix(),
+          rstd.vector(),
+          weight.vector());
+    };
     this->launch_([&] {
+      rmsnorm_forward(exec(), alone.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
       rmsnorm_forward(
           exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
-      rmsnorm_forward(exec(), alone.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
+      backward(dx, through.matrix());
+      rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
+      backward(through, through.matrix());  // in place over the residual
+      backward(slope, {});                  // in place over dy
     });
     expect_close(y.values(), reference::rmsnorm_forward(x, gain), this->near);
     EXPECT_EQ(copy.values(), x);
     EXPECT_EQ(alone.values(), y.values());
-  });
-}
-
-TYPED_TEST(Layers, RmsNormBackward) {
-  this->for_sizes([this](int rows, int width, int shift) {
-    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2),
-                  dy = this->random(rows * width, 3), residual = this->random(rows * width, 4);
-    Doubles expected_gain(width, 0),
-        expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expected[i] += residual[i];
-    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain),
-        slope(rows, width, dy, shift), through(rows, width, residual, shift);
-    const auto y = this->poisoned(rows, width), dx = this->poisoned(rows, width, shift);
-    const Floats rstd = Floats::poisoned(rows, 1),
-                 partial = Floats::poisoned(std::min(rows, 7), width),
-                 dgain = Floats::poisoned(width, 1);
-    this->launch_([&] {
-      rmsnorm_forward(exec(), y.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
-      rmsnorm_backward(exec(),
-          dx.matrix(),
-          partial.matrix(),
-          slope.matrix(),
-          through.matrix(),
-          in.matrix(),
-          rstd.vector(),
-          weight.vector());
-      rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
-      // in place over dy, without a residual, and in place over the residual
-      rmsnorm_backward(exec(),
-          through.matrix(),
-          partial.matrix(),
-          slope.matrix(),
-          through.matrix(),
-          in.matrix(),
-          rstd.vector(),
-          weight.vector());
-      rmsnorm_backward(exec(),
-          slope.matrix(),
-          partial.matrix(),
-          slope.matrix(),
-          {},
-          in.matrix(),
-          rstd.vector(),
-          weight.vector());
-    });
+    Doubles expected_gain(width, 0), bare = reference::rmsnorm_backward(expected_gain, dy, x, gain);
+    Doubles expected = bare;
+    std::ranges::transform(bare, residual, expected.begin(), std::plus());
     expect_close(dx.values(), expected, this->near);
     expect_close(dgain.values(), expected_gain);
     EXPECT_EQ(through.values(), dx.values());
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expected[i] -= residual[i];
-    if (width > 2)
-      expect_close(
-          slope.values(), expected, this->near);  // of one element nothing but rounding is left
+    if (width > 2)  // of one element nothing but rounding is left
+      expect_close(slope.values(), bare, this->near);
   });
 }
 
 TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
-  for (const auto& [chunks, width] : {std::pair{1, 1}, {5, 33}, {256, 130}, {301, 2048}}) {
+  for (const auto& [chunks, width] : {std::pair{1, 1}, {5, 33}, {301, 130}}) {
     const Doubles partial = test::random_floats(chunks * width, 1), before = this->random(width, 2);
     Doubles expected(width, 0);
     for (int i = 0; i < chunks * width; ++i)
@@ -317,17 +285,10 @@ void for_key_values(int head_dim, int stride, const auto& use) {
       }
 }
 
-/// What is NaN in one is NaN in the other.
-void expect_same(const Doubles& a, const Doubles& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << i;
-}
-
 TYPED_TEST(Layers, KeysAndValuesGoToTheirPositionsAndBack) {
   using E = typename TypeParam::E;
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const auto& [head_dim, gap] : {std::pair{3, 0}, {8, 0}, {8, 1}, {20, 3}, {32, 16}}) {
+  for (const auto& [head_dim, gap] : {std::pair{3, 0}, {8, 0}, {8, 1}, {20, 3}}) {
     const AttentionSizes z{.batch = 2, .seq = 7, .heads = 3, .kv_heads = 3, .head_dim = head_dim};
     const int stride = 4 * head_dim + gap, rows = 32;
     const AttentionPart part(z, {2, 5, 10}, {1, 2}, stride, 4);
@@ -355,18 +316,17 @@ TYPED_TEST(Layers, KeysAndValuesGoToTheirPositionsAndBack) {
       });
     };
     launch(buffer(data), rows_of_keys, from, rows_of_qkv);
-    expect_same(to.values(), there);
+    test::expect_same(to.values(), there);
     launch(into, rows_of_qkv, buffer(static_cast<const E*>(data)), rows_of_keys);
-    expect_same(back.values(), again);
+    test::expect_same(back.values(), again);
     launch(
         into, rows_of_qkv, buffer(static_cast<const float*>(sums.vector().data())), rows_of_keys);
-    expect_same(back.values(), rounded);
+    test::expect_same(back.values(), rounded);
   }
 }
 
 TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
-  for (const auto& [head_dim, shift] :
-      {std::pair{2, 0}, {6, 0}, {8, 0}, {24, 1}, {64, 0}, {128, 0}}) {
+  for (const auto& [head_dim, shift] : {std::pair{2, 0}, {6, 0}, {24, 1}, {128, 0}}) {
     const AttentionSizes z{.batch = 2, .seq = 19, .heads = 3, .kv_heads = 1, .head_dim = head_dim};
     const int tokens = z.batch * z.seq, width = 5 * head_dim;
     const Doubles x = this->random(tokens * width, 1);
@@ -392,7 +352,7 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
   const Floats master(count, 1, start), moment1(count, 1, m1), moment2(count, 1, m2),
       alone(count, 1, start), alone1(count, 1, m1), alone2(count, 1, m2);
   const Device<TypeParam> weights = Device<TypeParam>::poisoned(count, 1);
-  for (int step = 1; step <= 5; ++step) {
+  for (int step = 1; step <= 3; ++step) {
     const Doubles gradient = test::random_floats(count, 10 + step, 1e-3);
     reference::adamw(w, m1, m2, gradient, 1, {}, step);
     const Floats slope(count, 1, gradient);
@@ -422,7 +382,7 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
 }
 
 TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
-  for (const int count : {1, 7, 512, 513, 40'001}) {
+  for (const int count : {1, 513, 40'001}) {
     const Doubles values = test::random_floats(count, count, 0.1);
     const Floats given(count, 1, values), sum = Floats::poisoned(1, 1);
     const Kokkos::View<double*, ExecutionSpace::memory_space> partials(
@@ -444,7 +404,7 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
   const Doubles gradient = test::random_floats(count, 1, 1e-3),
                 start = test::random_floats(count, 2);
   const double squares = test::dot(gradient, gradient) + 1e-4;  // of other weights
-  for (const float limit : {0.005F, 0.01F, 1.0F}) {
+  for (const float limit : {0.005F, 1.0F}) {
     const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
     ASSERT_EQ(factor < 1, limit < 1);
     const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)),
@@ -472,7 +432,7 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
 
 TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
   using E = typename TypeParam::E;
-  for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
+  for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
     const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
     const Device<TypeParam> contribution(count, 1, more, shift),
@@ -497,29 +457,23 @@ TEST(Rope, TableHasThePositionsOfTheRuns) {
   rope_table(exec(), whole.matrix(), {{0, 50, 0}});
   rope_table(exec(), some.matrix(), {{0, 4, 12}, {6, 3, 41}});
   exec().fence();
-  const Doubles all = whole.values(), got = some.values();
-  for (int row = 0; row < 11; ++row)
-    for (int i = 0; i < head_dim; ++i) {
-      const double value = got[row * head_dim + i];
-      if (row < 4)
-        EXPECT_EQ(value, all[(12 + row) * head_dim + i]);
-      else if (row >= 6 && row < 9)
-        EXPECT_EQ(value, all[(41 + row - 6) * head_dim + i]);
-      else
-        EXPECT_TRUE(std::isnan(value)) << row;
-    }
+  const Doubles all = whole.values();
+  Doubles expected(11 * head_dim, std::nan(""));
+  std::copy_n(all.begin() + 12 * head_dim, 4 * head_dim, expected.begin());
+  std::copy_n(all.begin() + 41 * head_dim, 3 * head_dim, expected.begin() + 6 * head_dim);
+  test::expect_same(some.values(), expected);
 }
 
 TEST(Rope, KeepsItsAnglesFarIntoALongSequence) {
-  const int seq = 131072, head_dim = 128;
-  const auto table = Floats::poisoned(seq, head_dim);
-  rope_table(ExecutionSpace(), table.matrix(), {{0, seq, 0}});
-  ExecutionSpace().fence();
+  const int head_dim = 128;
+  const auto table = Floats::poisoned(1, head_dim);
+  rope_table(exec(), table.matrix(), {{0, 1, 131071}});
+  exec().fence();
   const Doubles got = table.values();
   for (int i = 0; i < head_dim / 2; ++i) {
     const double angle = 131071 * std::pow(10000.0, -2.0 * i / head_dim);
-    EXPECT_NEAR(got[131071 * std::int64_t{head_dim} + 2 * i], std::cos(angle), 1e-7);
-    EXPECT_NEAR(got[131071 * std::int64_t{head_dim} + 2 * i + 1], std::sin(angle), 1e-7);
+    EXPECT_NEAR(got[2 * i], std::cos(angle), 1e-7);
+    EXPECT_NEAR(got[2 * i + 1], std::sin(angle), 1e-7);
   }
 }
 }  // namespace

