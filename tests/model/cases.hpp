@@ -27,23 +27,22 @@ inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, 1, 3, 1, 1}, 1, 1}
 inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 37, 2}, 2, 3};
 inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, 31, 257, 150, 1}, 2, 2};
 inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, 80, 64, 65, 3}, 1, 5};
-inline const std::vector<ModelCase> all_cases =
-    sanitized ? std::vector{one_token, grouped, one_key_head}
-              : std::vector{one_token, grouped, one_key_head, wide_batch};
 
 /// A model, what its backward pass computes again, and its type.
 using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
 
-template <class... Policies>
-auto all_models(Policies... recompute) {
-  return ::testing::Combine(::testing::ValuesIn(all_cases),
-      ::testing::Values(recompute...),
-      ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
-}
-
-inline auto all_combinations() {
-  return all_models(
-      model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none);
+/// Every policy and every model in both types, not each with each.
+inline auto combinations() {
+  using enum model::Recompute;
+  using enum model::Dtype;
+  return ::testing::Values(Combination{one_token, none, fp32},
+      Combination{one_token, block, bf16},
+      Combination{grouped, none, fp32},
+      Combination{grouped, block, bf16},
+      Combination{one_key_head, block, fp32},
+      Combination{one_key_head, keep_attention, bf16},
+      Combination{wide_batch, keep_attention, fp32},
+      Combination{wide_batch, none, bf16});
 }
 
 inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {

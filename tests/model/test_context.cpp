@@ -9,7 +9,7 @@
 
 namespace minitaw::model {
 namespace {
-using test::DeviceBuffer;
+using test::DeviceBuffer, test::Divided;
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
@@ -235,21 +235,22 @@ private:
   std::deque<Rank> ranks_;
 };
 
-class Context : public ::testing::TestWithParam<test::Divided> {};
+class Context : public ::testing::TestWithParam<Divided> {};
 
-// Shapes: layers, H, heads, key/value heads, F, V, S, B. S is a multiple of 2, 4,
-// 6, 8.
-const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 24, 2}, 2, 3};
+// Shapes: layers, H, heads, key/value heads, F, V, S, B. S is a multiple of 2, 4, 6, 8 or 10.
+const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 60, 2}, 2, 3};
 const test::ModelCase three = {"three", {2, 40, 4, 1, 31, 53, 168, 3}, 1, 1};
 
 INSTANTIATE_TEST_SUITE_P(All,
     Context,
-    ::testing::Combine(::testing::Values(grouped, three),
-        ::testing::Values(2, 3, 4),
-        ::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
-        ::testing::Values(Dtype::fp32, Dtype::bf16),
-        ::testing::Bool(),
-        ::testing::Bool()),
+    ::testing::Values(Divided{grouped, 2, Recompute::none, Dtype::fp32, false, true},
+        Divided{grouped, 3, Recompute::block, Dtype::bf16, true, false},
+        Divided{grouped, 5, Recompute::keep_attention, Dtype::bf16, false, true},
+        Divided{grouped, 5, Recompute::block, Dtype::fp32, true, true},
+        Divided{three, 2, Recompute::block, Dtype::bf16, false, true},
+        Divided{three, 3, Recompute::keep_attention, Dtype::fp32, true, false},
+        Divided{three, 3, Recompute::none, Dtype::bf16, true, true},
+        Divided{three, 4, Recompute::none, Dtype::fp32, false, false}),
     test::divided_name);
 
 TEST_P(Context, RanksTogetherComputeTheStepOfOne) {

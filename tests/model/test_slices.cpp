@@ -10,7 +10,7 @@
 
 namespace minitaw::model {
 namespace {
-using test::DeviceBuffer;
+using test::DeviceBuffer, test::Divided;
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
@@ -117,19 +117,21 @@ private:
   std::deque<DeviceBuffer> hidden_, saved_, deferred_;  ///< of each slice (and shard)
 };
 
-class Slices : public ::testing::TestWithParam<test::Divided> {};
+class Slices : public ::testing::TestWithParam<Divided> {};
 
 // 37 tokens of grouped heads; 150 of one key head; 200, which some granule divides.
 const test::ModelCase three = {"three", {2, 40, 4, 1, 31, 53, 200, 3}, 1, 1};
 
 INSTANTIATE_TEST_SUITE_P(All,
     Slices,
-    ::testing::Combine(::testing::Values(test::grouped, test::one_key_head, three),
-        ::testing::Values(2, 3, 8),
-        ::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
-        ::testing::Values(Dtype::fp32, Dtype::bf16),
-        ::testing::Bool(),
-        ::testing::Bool()),
+    ::testing::Values(Divided{test::grouped, 2, Recompute::none, Dtype::fp32, false, false},
+        Divided{test::grouped, 3, Recompute::block, Dtype::bf16, true, true},
+        Divided{test::grouped, 8, Recompute::keep_attention, Dtype::bf16, false, true},
+        Divided{test::one_key_head, 2, Recompute::block, Dtype::fp32, false, true},
+        Divided{test::one_key_head, 3, Recompute::keep_attention, Dtype::fp32, false, false},
+        Divided{test::one_key_head, 8, Recompute::none, Dtype::bf16, true, false},
+        Divided{three, 3, Recompute::none, Dtype::fp32, false, true},
+        Divided{three, 8, Recompute::block, Dtype::bf16, false, false}),
     test::divided_name);
 
 TEST_P(Slices, TogetherComputeTheStepOfTheWhole) {
