@@ -166,18 +166,5 @@ TEST(AttentionPart, IsInsideOfWhatItIsAPartOf) {
   EXPECT_EQ(resolve_attention<float>(Attention::portable, {inside}).kernel, Attention::portable);
 }
 
-TEST(AttentionPart, NeedsTheBuffersThatItSpeaksOf) {
-  const AttentionSizes z{1, 10, 4, 2, 8};
-  const Problem<Version<float, Attention::portable>> p({z, {0, 10, 0}, 10}, true);
-  AttentionBackward<float> without = p.backward_into(p.dqkv, p.sums);
-  without.gradient_sums = {};
-  EXPECT_THROW(attention_backward(exec(), without), LogicError);
-  without = p.backward_into(p.dqkv, p.sums);
-  without.part = z;
-  EXPECT_THROW(attention_backward(exec(), without), LogicError);  // nothing to add to
-  EXPECT_THROW(
-      attention_forward<float>(exec(), {p.y.matrix(), p.lse.vector(), p.in.matrix(), p.part(), {}}),
-      LogicError);
-}
 }  // namespace
 }  // namespace minitaw::kernels

@@ -1,40 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every layer but attention and the matrix product against its plain double-precision version, in
 // both types, over odd shapes, into poisoned outputs.
-#include "kernels/detail/loops.hpp"
-#include "kernels/device_matrix.hpp"
-#include "kernels/kernels.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/layers.hpp"
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles, test::exec, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
-using Floats = test::DeviceMatrix<float>;
-
-/// Rows and columns, and how many elements after an aligned address matrices begin.
-struct Size {
-  int rows, width, shift = 0;
-};
-
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host
-/// and a device.
-const std::vector<Size> sizes = {{1, 1},
-    {1, 2},
-    {5, 17},
-    {33, 31},
-    {257, 130},
-    {700, 5},
-    {2, 4099},
-    {7, 8},
-    {9, 32},
-    {6, 40},
-    {3, 2048},
-    {2, 16384},
-    {5, 8, 1},
-    {3, 4096, 1},
-    {300, 24, 2},
-    {3, 96}};
 
 Indices indices(const std::vector<std::int32_t>& values) {
   return {static_cast<std::int64_t>(values.size()), 1, Doubles(values.begin(), values.end())};
@@ -48,67 +19,6 @@ std::vector<std::int32_t> random_indices(int count, int below) {
   return values;
 }
 
-/// A type of elements, and whether the loops over packs run, which a device always does.
-template <class Element, bool in_packs>
-struct Case {
-  using E = Element;
-  static constexpr bool packs = in_packs;
-};
-
-using Cases =
-    ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
-template <class C>
-using Device = test::DeviceMatrix<typename C::E>;
-
-struct CaseName {
-  template <class C>
-  static std::string GetName(int) {
-    return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") +
-           (C::packs ? "_packs" : "");
-  }
-};
-
-template <class C>
-class Layers : public ::testing::Test {
-protected:
-  using E = typename C::E;
-
-  void SetUp() override {
-    if (!on_host && C::packs)
-      GTEST_SKIP() << "a device runs in packs anyway";
-    detail::packs_on_host = C::packs;
-    prepare(exec());
-  }
-
-  void TearDown() override { detail::packs_on_host = false; }
-
-  static Doubles random(std::int64_t count, unsigned seed, double scale = 1) {
-    return test::random_values<E>(count, seed, scale);
-  }
-
-  static Device<C> poisoned(int rows, int cols, int shift = 0) {
-    return Device<C>::poisoned(rows, cols, shift);
-  }
-
-  static constexpr double near = test::tolerance<E>;
-
-  /// More threads than cores wait long for each other: teams of several on a host leave out many
-  /// rows.
-  static void for_sizes(const auto& run) {
-    for (const Size& z : sizes) {
-      if (test::left_out(std::int64_t{z.rows} * z.width))
-        continue;
-      if (detail::threads_on_host > 1 && z.rows > 40)
-        continue;
-      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " +
-                   std::to_string(z.shift));
-      run(z.rows, z.width, z.shift);
-    }
-  }
-
-  test::Launch launch_;
-};
-
 TYPED_TEST_SUITE(Layers, Cases, CaseName);
 
 TYPED_TEST(Layers, RmsNorm) {
@@ -121,8 +31,9 @@ TYPED_TEST(Layers, RmsNorm) {
     const auto y = this->poisoned(rows, width, shift), copy = this->poisoned(rows, width, shift),
                alone = this->poisoned(rows, width, shift), dx = this->poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1),
-                 partial = Floats::poisoned(std::min(rows, 7), width),
+                 partial = Floats::poisoned(std::min(rows, 301), width),
                  dgain = Floats::poisoned(width, 1);
+    const Device<TypeParam> added(width, 1, gain);
     const auto backward = [&](const Device<TypeParam>& into, const In& more) {
       rmsnorm_backward(exec(),
           into.matrix(),
@@ -139,6 +50,7 @@ TYPED_TEST(Layers, RmsNorm) {
           exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
       backward(dx, through.matrix());
       rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
+      rmsnorm_backward_gain(exec(), added.vector(), partial.matrix(), true);
       backward(through, through.matrix());  // in place over the residual
       backward(slope, {});                  // in place over dy
     });
@@ -150,29 +62,12 @@ TYPED_TEST(Layers, RmsNorm) {
     std::ranges::transform(bare, residual, expected.begin(), std::plus());
     expect_close(dx.values(), expected, this->near);
     expect_close(dgain.values(), expected_gain);
+    std::ranges::transform(expected_gain, gain, expected_gain.begin(), std::plus());
+    expect_close(added.values(), expected_gain, 2 * this->near);
     EXPECT_EQ(through.values(), dx.values());
     if (width > 2)  // of one element nothing but rounding is left
       expect_close(slope.values(), bare, this->near);
   });
-}
-
-TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
-  for (const auto& [chunks, width] : {std::pair{1, 1}, {5, 33}, {301, 130}}) {
-    const Doubles partial = test::random_floats(chunks * width, 1), before = this->random(width, 2);
-    Doubles expected(width, 0);
-    for (int i = 0; i < chunks * width; ++i)
-      expected[i % width] += partial[i];
-    const Floats in(chunks, width, partial);
-    const Device<TypeParam> dgain = Device<TypeParam>::poisoned(width, 1), added(width, 1, before);
-    this->launch_([&] {
-      rmsnorm_backward_gain(exec(), dgain.vector(), in.matrix(), false);
-      rmsnorm_backward_gain(exec(), added.vector(), in.matrix(), true);
-    });
-    expect_close(dgain.values(), expected, this->near);
-    for (int i = 0; i < width; ++i)
-      expected[i] += before[i];
-    expect_close(added.values(), expected, this->near);
-  }
 }
 
 TYPED_TEST(Layers, SwiGlu) {
@@ -341,113 +236,6 @@ TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
     expect_close(qkv.values(), expected, this->near);
     this->launch_([&] { rope(exec(), qkv.matrix(), table.matrix(), 4, -1); });
     expect_close(qkv.values(), x, this->near);
-  }
-}
-
-TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
-  using E = typename TypeParam::E;
-  const int count = 1003;
-  const Doubles start = test::random_floats(count, 1);
-  Doubles w = start, m1(count, 0), m2(count, 0);
-  const Floats master(count, 1, start), moment1(count, 1, m1), moment2(count, 1, m2),
-      alone(count, 1, start), alone1(count, 1, m1), alone2(count, 1, m2);
-  const Device<TypeParam> weights = Device<TypeParam>::poisoned(count, 1);
-  for (int step = 1; step <= 3; ++step) {
-    const Doubles gradient = test::random_floats(count, 10 + step, 1e-3);
-    reference::adamw(w, m1, m2, gradient, 1, {}, step);
-    const Floats slope(count, 1, gradient);
-    this->launch_([&] {
-      adamw(exec(),
-          weights.vector(),
-          master.vector(),
-          moment1.vector(),
-          moment2.vector(),
-          slope.vector(),
-          {},
-          step);
-      adamw(exec(),
-          alone.vector(),
-          alone.vector(),
-          alone1.vector(),
-          alone2.vector(),
-          slope.vector(),
-          {},
-          step);
-    });
-    EXPECT_EQ(weights.values(), test::rounded<E>(master.values()));
-  }
-  for (const auto& [found, right] :
-      {std::pair{&master, &w}, {&moment1, &m1}, {&moment2, &m2}, {&alone, &w}})
-    expect_close(found->values(), *right, 1e-6);
-}
-
-TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
-  for (const int count : {1, 513, 40'001}) {
-    const Doubles values = test::random_floats(count, count, 0.1);
-    const Floats given(count, 1, values), sum = Floats::poisoned(1, 1);
-    const Kokkos::View<double*, ExecutionSpace::memory_space> partials(
-        "partials", most_square_partials);
-    const double squares = test::dot(values, values);
-    for (int times = 1; times <= 2; ++times) {
-      this->launch_([&] {
-        add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1);
-      });
-      expect_close(sum.values(), {times * squares}, 1e-6);
-    }
-  }
-}
-
-/// Of two vectors with norms near 0.018 together: a limit above leaves the gradient, one below
-/// shortens it.
-TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
-  const int count = 203;
-  const Doubles gradient = test::random_floats(count, 1, 1e-3),
-                start = test::random_floats(count, 2);
-  const double squares = test::dot(gradient, gradient) + 1e-4;  // of other weights
-  for (const float limit : {0.005F, 1.0F}) {
-    const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
-    ASSERT_EQ(factor < 1, limit < 1);
-    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)),
-        moment2(count, 1, Doubles(count, 0)), slope(count, 1, gradient), sum(1, 1, {squares});
-    this->launch_([&] {
-      adamw(exec(),
-          master.vector(),
-          master.vector(),
-          moment1.vector(),
-          moment2.vector(),
-          slope.vector(),
-          {.learning_rate = 1e-3F, .clip_norm = limit},
-          1,
-          sum.vector().data());
-    });
-    Doubles expected1, expected2;
-    for (const double g : gradient) {
-      expected1.push_back(0.1 * factor * g);
-      expected2.push_back(0.05 * factor * g * factor * g);
-    }
-    expect_close(moment1.values(), expected1, 1e-6);
-    expect_close(moment2.values(), expected2, 1e-6);
-  }
-}
-
-TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
-  using E = typename TypeParam::E;
-  for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 1}}) {
-    const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
-    const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
-    const Device<TypeParam> contribution(count, 1, more, shift),
-        sent = Device<TypeParam>::poisoned(count, 1, shift);
-    this->launch_([&] {
-      add<E>(exec(), total.vector(), contribution.vector(), true);
-      add<E>(exec(), written.vector(), contribution.vector(), false);
-      round<E>(exec(), sent.vector(), total.vector());
-    });
-    Doubles expected(count);
-    for (int i = 0; i < count; ++i)
-      expected[i] = before[i] + more[i];
-    EXPECT_EQ(total.values(), test::rounded<float>(expected));
-    EXPECT_EQ(written.values(), contribution.values());
-    EXPECT_EQ(sent.values(), test::rounded<E>(test::rounded<float>(expected)));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <fmt/format.h>
+#include <map>
 #include <tuple>
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
@@ -102,19 +103,16 @@ inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTe
   return weights;
 }
 
-/// check(tensor, its values in a, its values in b) for every tensor of the model.
-void for_each_tensor(const model::Layout& layout,
-    const model::ReferenceTensors& a,
-    const model::ReferenceTensors& b,
-    const auto& check) {
-  const auto values = [](const Doubles& part, const model::Tensor& t) {
-    return Doubles(part.begin() + t.offset, part.begin() + t.offset + t.size());
-  };
+/// The tensors by name, wherever a layout has put them.
+inline std::map<std::string, Doubles> by_name(
+    const model::Layout& layout, const model::ReferenceTensors& tensors) {
+  std::map<std::string, Doubles> result;
   for (std::size_t p = 0; const model::Flat* part : layout.parts()) {
+    const auto begin = tensors[p++].begin();
     for (const model::Tensor& t : part->tensors)
-      check(t, values(a[p], t), values(b[p], t));
-    ++p;
+      result[t.name].assign(begin + t.offset, begin + t.offset + t.size());
   }
+  return result;
 }
 
 /// Every tensor by relative norm.
@@ -122,8 +120,24 @@ inline void expect_tensors_close(const model::Layout& layout,
     const model::ReferenceTensors& a,
     const model::ReferenceTensors& b,
     double tolerance) {
-  for_each_tensor(layout, a, b, [&](const model::Tensor& t, const auto& x, const auto& y) {
-    EXPECT_LT(relative_error(x, y), tolerance) << t.name;
-  });
+  const auto expected = by_name(layout, b);
+  for (const auto& [name, values] : by_name(layout, a))
+    EXPECT_LT(relative_error(values, expected.at(name)), tolerance) << name;
+}
+
+/// Loss and gradient of the first step, from the weights that the model computes with.
+inline void expect_first_step(const model::Layout& layout,
+    double loss,
+    const model::ReferenceTensors& gradient,
+    double of_loss,
+    double of_gradient,
+    int count = default_batches) {
+  const model::ReferenceTensors weights = model::initial_weights(layout, default_seed);
+  const model::Reference reference(layout, rounded_to(layout.shape.dtype, weights));
+  model::ReferenceTensors expected = model::reference_zeros(layout);
+  const double expected_loss = step_of(reference, expected, 0, count);
+  EXPECT_NEAR(loss, expected_loss, of_loss * expected_loss);
+  if (has_meaningful_gradient(layout))
+    expect_tensors_close(layout, gradient, expected, of_gradient);
 }
 }  // namespace minitaw::test

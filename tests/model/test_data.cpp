@@ -42,12 +42,6 @@ TEST(Initial, DoesNotDependOnTheSharding) {
     EXPECT_EQ(tensors_of(1, 5), tensors_of(shards, 5));
 }
 
-TEST(Initial, RefusesABufferOfAnotherSize) {
-  const Layout layout = make_layout(small(), {2, 1});
-  std::vector<float> values(layout.shards[0].elements + 1);
-  EXPECT_THROW(initialise(values, layout.shards[0], layout.shape, 1), LogicError);
-}
-
 using Tokens = std::vector<std::int32_t>;
 
 Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
@@ -143,19 +137,6 @@ TEST_F(TokenFile, BytesAreTokens) {
   }
   EXPECT_GT(starts.size(), 50U);
   EXPECT_LE(*starts.rbegin(), 155);
-}
-
-// Places are drawn at random: with 2^23 of them, 960 are all different but for one seed in twenty.
-TEST_F(TokenFile, OfALongFileNoSequenceComesTwice) {
-  std::string text(std::size_t{1} << 23, ' ');
-  std::mt19937 random(1);
-  for (char& byte : text)
-    byte = static_cast<char>(random() >> 24);
-  write(text);
-  const Shape shape = shape_of(256, 24, 10);
-  TokenSource source(shape, path_, 1);
-  std::set<Tokens> seen;
-  EXPECT_TRUE(are_new(seen, source, shape, 0, 96));
 }
 
 TEST_F(TokenFile, UnusableFilesAreRefusedAndTheSmallestHasOnePlace) {

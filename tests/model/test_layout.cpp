@@ -181,16 +181,13 @@ TEST(Layout, PartsOfEmbeddingsAndOfShardsAreEqualAndAligned) {
 }
 
 TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
-  const Embeddings embeddings =
+  const Embeddings ends =
       make_layout(odd_shape(2), {.embeddings_parts = 2, .embeddings_split = true}).embeddings;
-  EXPECT_EQ(embeddings.part % alignment, 0);
-  EXPECT_LE(embeddings.tensor(Role::head).offset + embeddings.tensor(Role::head).size(),
-      embeddings.elements);
-  EXPECT_LE(embeddings.tensor(Role::embedding).size(), embeddings.part);
-  EXPECT_EQ(embeddings.elements, 2 * embeddings.part);
-  EXPECT_EQ(
-      std::tuple(embeddings.tensor(Role::embedding).offset, embeddings.tensor(Role::norm).offset),
-      std::tuple(0, embeddings.part));
+  EXPECT_EQ(std::tuple(ends.elements, ends.part % alignment), std::tuple(2 * ends.part, 0));
+  EXPECT_LE(ends.tensor(Role::head).offset + ends.tensor(Role::head).size(), ends.elements);
+  EXPECT_LE(ends.tensor(Role::embedding).size(), ends.part);
+  EXPECT_EQ(ends.tensor(Role::embedding).offset, 0);
+  EXPECT_EQ(ends.tensor(Role::norm).offset, ends.part);
 }
 
 TEST(Layout, TheHeadShortensTheLastStage) {
@@ -240,13 +237,10 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
-  for (const Intermediate part : {Intermediate::gain_partial2,
-           Intermediate::qkv_gradient,
-           Intermediate::attention_gradient,
-           Intermediate::delta})
+  using I = Intermediate;
+  for (const I part : {I::gain_partial2, I::qkv_gradient, I::attention_gradient, I::delta})
     feed_forward[part] = {};
-  for (const Intermediate part :
-      {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
+  for (const I part : {I::gain_partial2, I::ffn, I::product})
     attention[part] = {};  // gain_partial2: where the first is
   const Region partial = p.block[Intermediate::gain_partial1];
   std::vector<std::vector<Region>> phases = {regions_of(feed_forward),
