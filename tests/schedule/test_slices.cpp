@@ -324,7 +324,7 @@ struct Defect {
   std::function<void(Program&)> plant;
 };
 
-class Refused : public testing::TestWithParam<Defect> {};
+class BrokenSlices : public testing::TestWithParam<Defect> {};
 
 /// The n-th action of a kind.
 Action& find(Program& p, int rank, Kind kind, int n = 0) {
@@ -386,11 +386,11 @@ const std::vector<Defect> defects = {
     {"another_number_of_slices", Rule::fresh_reads, [](Program& p) { p.slices = 4; }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Defects, Refused, testing::ValuesIn(defects), [](const auto& defect) {
+INSTANTIATE_TEST_SUITE_P(Defects, BrokenSlices, testing::ValuesIn(defects), [](const auto& defect) {
   return defect.param.name;
 });
 
-TEST_P(Refused, ByTheRuleThatKnowsIt) {
+TEST_P(BrokenSlices, ByTheRuleThatKnowsIt) {
   Program program = build_valid(request_for("zb1:slices=2", 1, 2, 1));
   GetParam().plant(program);
   const auto violation = validate(program);
