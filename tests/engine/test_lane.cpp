@@ -392,6 +392,14 @@ TEST(Watchdog, IsSilentBeforeTheTimeIsOver) {
   watchdog.phase("something else", Seconds(1000));
 }
 
+TEST(Watchdog, EachPhaseHasItsOwnTime) {
+  Watchdog watchdog(Seconds(1), [](const std::string& report) { ADD_FAILURE() << report; });
+  for (int k = 0; k < 6; ++k) {
+    watchdog.phase("one of several things that together last longer");
+    std::this_thread::sleep_for(Seconds(0.25));
+  }
+}
+
 TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
   std::atomic<long> moves = 0;
   std::promise<std::string> told;

@@ -69,9 +69,10 @@ TEST_F(File, GrowsByARowForEachRunOfEachSession) {
     EXPECT_EQ(second.note(), "") << "of the same sources";
     const Row row = second.append(sample_case("tawpipe"));
     EXPECT_EQ(std::tuple(row.integer("case"), row.integer("session")), std::tuple(0, 1));
+    EXPECT_EQ(second.append(sample_case("fsdp")).integer("case"), 2) << "not that after the last";
   }
-  EXPECT_THAT(stored<std::int64_t>("runs/case"), ElementsAre(0, 1, 0));
-  EXPECT_THAT(stored<std::string>("runs/status"), ElementsAre("error", "ok", "ok"));
+  EXPECT_THAT(stored<std::int64_t>("runs/case"), ElementsAre(0, 1, 0, 2));
+  EXPECT_THAT(stored<std::string>("runs/status"), ElementsAre("error", "ok", "ok", "ok"));
   EXPECT_THAT(stored<double>("runs/0000/seconds"), IsEmpty());
   EXPECT_THAT(stored<double>("runs/0002/seconds"), SizeIs(12));
 }
