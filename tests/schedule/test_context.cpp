@@ -298,24 +298,6 @@ const std::vector<Defect> defects = {
               return;
             }
         }},
-    {"keys_of_the_block_before",
-        Rule::fresh_reads,
-        [](Program& p) {
-          for (const int r : {0, 1})
-            for (Action& a : p.ranks[r].actions)
-              if (a.block == 1 && (projects(a) || a.payload == Payload::keys)) {
-                a.block = 0;
-                break;
-              }
-        }},
-    {"keys_are_gathered_as_of_the_block_before",
-        Rule::fresh_reads,
-        [](Program& p) {
-          for (const int r : {0, 1})
-            for (Action& a : p.ranks[r].actions)
-              if (a.block == 1 && a.payload == Payload::keys)
-                a.block = 0;
-        }},
     {"gradient_of_keys_is_not_summed",
         Rule::exact_gradients,
         [](Program& p) { erase_tails(p, Kind::reduce_scatter, Payload::key_gradient); }},
@@ -338,22 +320,6 @@ const std::vector<Defect> defects = {
           a.slots.back() = {SlotClass::accumulator, 0};
         },
         "zb1"},
-    {"gradient_of_keys_is_summed_twice",
-        Rule::fresh_reads,
-        [](Program& p) {
-          for (const int r : {0, 1}) {
-            RankProgram& rank = p.ranks[r];
-            const int at = find(rank, Kind::reduce_scatter, Payload::key_gradient);
-            const Action again = rank.actions[at];
-            int before = 0;
-            for (int k = 0; k <= at; ++k)
-              before += rank.actions[k].lane == again.lane ? 1 : 0;
-            for (Action& a : rank.actions)
-              if (a.waits[index_of(again.lane)] >= before)
-                ++a.waits[index_of(again.lane)];
-            rank.actions.insert(rank.actions.begin() + at + 1, again);
-          }
-        }},
     {"finishes_before_the_sum",
         Rule::fresh_reads,
         [](Program& p) {
@@ -365,43 +331,6 @@ const std::vector<Defect> defects = {
         [](Program& p) {
           RankProgram& rank = p.ranks[1];
           erase(rank, find(rank, Kind::backward, Segment::weights));
-        }},
-    {"a_visit_without_its_last_block",
-        Rule::fresh_reads,
-        [](Program& p) {
-          for (const int r : {0, 1})
-            for (const Segment segment : {Segment::keys, Segment::attend})
-              for (int i = 0; i < std::ssize(p.ranks[r].actions); ++i)
-                if (p.ranks[r].actions[i].kind == Kind::forward &&
-                    p.ranks[r].actions[i].segment == segment && p.ranks[r].actions[i].block == 1) {
-                  erase(p.ranks[r], i);
-                  break;
-                }
-          for (const int r : {0, 1})
-            for (int twice = 0; twice < 2; ++twice)
-              for (int i = 0; i < std::ssize(p.ranks[r].actions); ++i)
-                if (p.ranks[r].actions[i].payload == Payload::keys &&
-                    p.ranks[r].actions[i].block == 1) {
-                  erase(p.ranks[r], i);
-                  break;
-                }
-        }},
-    {"a_whole_visit_of_a_part",
-        Rule::fresh_reads,
-        [](Program& p) {
-          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::forward, Segment::attend)];
-          a.segment = Segment::all;
-          a.block = -1;
-          a.slots[3] = {};
-        }},
-    {"an_update_between_segments",
-        Rule::fresh_reads,
-        [](Program& p) {
-          RankProgram& rank = p.ranks[0];
-          const int keys = find(rank, Kind::forward, Segment::keys),
-                    embed = find(rank, Kind::embed);
-          std::swap(rank.actions[keys], rank.actions[embed]);
-          rank.actions[embed].waits = {};
         }},
     {"a_rank_with_another_part",
         Rule::fresh_reads,

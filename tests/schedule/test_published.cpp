@@ -93,7 +93,7 @@ void expect_links(const Measured& m, const auto& expected) {
 /// gradients backward NP+P-2 times. Before that ranks r and P - r exchange shards; the last hop
 /// takes gradients from r to P - 1 - r.
 TEST(Published, WeiPipeBytesOfEveryLink) {
-  for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
+  for_each_equal_grouping(2, 9, [](int ranks, int groups, int n) {
     const Measured m("weipipe", ranks, groups, n, ranks);
     const std::uint64_t backward = n * ranks + ranks - 2, forward = backward - n;
     expect_links(m, [&](int from, int to) {
@@ -264,7 +264,7 @@ std::uint64_t fetches(int shard, int ranks, int n) {
 /// from rank to rank.
 TEST(Published, TawPipeBytesOfEveryGroup) {
   for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
-    for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
+    for_each_equal_grouping(2, 9, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;
       std::uint64_t all = 0;
@@ -291,7 +291,7 @@ TEST(Published, TawPipeBytesOfEveryGroup) {
 
 /// A shard that travels on from group to group crosses as often as from its owner.
 TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
-  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
+  for_each_equal_grouping(2, 9, [](int ranks, int groups, int n) {
     const Measured bound("tawpipe", ranks, groups, n, ranks),
         off("tawpipe:dbs=off", ranks, groups, n, ranks);
     for (const Traffic kind : {Traffic::weights, Traffic::gradients})
@@ -303,7 +303,7 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
 /// Without grouping, a shard and its gradient pass every link of a ring but the one before its
 /// owner, rank s.
 TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
-  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
+  for_each_equal_grouping(2, 9, [](int ranks, int groups, int n) {
     expect_links(Measured("tawpipe:gwps=off", ranks, groups, n, ranks), [&](int from, int to) {
       const bool next = to == (from + 1) % ranks, before = from == (to + 1) % ranks;
       const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n),

@@ -364,9 +364,6 @@ const std::vector<Defect> defects = {
     {"a_slice_attends_to_no_slice_before",
         Rule::fresh_reads,
         [](Program& p) { find(p, 0, Kind::forward, 1).extends = false; }},
-    {"the_first_slice_attends_to_what_is_left",
-        Rule::fresh_reads,
-        [](Program& p) { find(p, 0, Kind::forward, 2).extends = true; }},
     {"the_last_slice_adds_to_another_gradient",
         Rule::exact_gradients,
         [](Program& p) { find(p, 0, Kind::backward_input, 2).extends = true; }},
@@ -376,13 +373,9 @@ const std::vector<Defect> defects = {
     {"a_slice_without_its_keys",
         Rule::fresh_reads,
         [](Program& p) { find(p, 0, Kind::forward)[Operand::keys] = {}; }},
-    {"a_gradient_without_its_keys",
-        Rule::fresh_reads,
-        [](Program& p) { find(p, 0, Kind::backward_input)[Operand::keys] = {}; }},
     {"a_gradient_that_no_slice_before_gets",
         Rule::fresh_reads,
         [](Program& p) { find(p, 0, Kind::backward_input)[Operand::key_gradient] = {}; }},
-    {"whole_sequences_with_a_prefix", Rule::fresh_reads, [](Program& p) { p.slices = 1; }},
     {"another_number_of_slices", Rule::fresh_reads, [](Program& p) { p.slices = 4; }},
 };
 
