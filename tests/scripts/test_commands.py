@@ -172,7 +172,8 @@ def missing(line):
 def lines_of(path):
     """What begins as a command does, if in a comment, or stands in backticks."""
     text = joined(path.read_text(encoding="utf-8").replace('"$program"', "minitaw"))
-    begin = r"^[\s#-]*(?:run: |exec )?((?:\w+=\S+ )*(?:mpiexec|srun|scripts/|benchmarks/|build/|minitaw).* .*)"
+    names = "mpiexec|srun|scripts/|benchmarks/|build/|minitaw"
+    begin = rf"^[\s#-]*(?:run: |exec |\$ )?((?:\w+=\S+ )*(?:\./)?(?:{names}).* .*)"
     spans = re.findall(r"`([^`]+)`", BLOCK.sub("", text)) if path.suffix == ".md" else []
     return re.findall(begin, text, re.MULTILINE) + [" ".join(span.split()) for span in spans]
 

@@ -23,26 +23,27 @@ def gate(monkeypatch, *words):
     return perf_gate.main()
 
 
-class Machine:
-    """Takes the place of runs and of scripts/compare, which says each verdict once and the last one
-    over and over: a word for each case, then that of all."""
+def simulate(monkeypatch, verdicts):
+    """In the place of runs, and of scripts/compare, which says each verdict once and the last one
+    over and over: a word for each case, then that of all. Returns what ran, and after which pair
+    it looked."""
+    ran, looked = [], []
 
-    def __init__(self, monkeypatch, verdicts):
-        self.verdicts, self.ran, self.looked = verdicts, [], []
-        monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
-        monkeypatch.setattr(perf_gate, "measure", self.measure)
-        monkeypatch.setattr(perf_gate, "judge", self.judge)
-
-    def measure(self, options, program, name, stage):
+    def measure(options, program, name, stage):
         assert name.startswith(program)
-        self.ran.append((stage.deck.name, stage.ranks, name))
+        ran.append((stage.deck.name, stage.ranks, name))
 
-    def judge(self, options):
-        self.looked.append(int(self.ran[-1][2][-3:]))
-        *words, verdict = self.verdicts[0].split()
-        del self.verdicts[: len(self.verdicts) > 1]
+    def judge(options):
+        looked.append(int(ran[-1][2][-3:]))
+        *words, verdict = verdicts[0].split()
+        del verdicts[: len(verdicts) > 1]
         rows = [f"  0 tawpipe 1 1 32 1 2 0.001 0.0012 1.230 1.1 1.3 {word}\n" for word in words]
         return int(verdict == "REGRESSION"), f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
+
+    monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
+    monkeypatch.setattr(perf_gate, "measure", measure)
+    monkeypatch.setattr(perf_gate, "judge", judge)
+    return ran, looked
 
 
 OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
@@ -90,10 +91,10 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
     ],
 )
 def test_pairs_turn_until_decided(words, verdicts, code, pairs, looks, told, monkeypatch, capsys):
-    machine = Machine(monkeypatch, verdicts)
+    ran, looked = simulate(monkeypatch, [*verdicts])
     assert gate(monkeypatch, *words.split()) == code
-    assert machine.looked == looks
-    assert machine.ran == [
+    assert looked == looks
+    assert ran == [
         (*deck, f"{side}-{number:03}")
         for deck, most in zip(DECKS, pairs)
         for number in range(1, most + 1)
@@ -105,13 +106,13 @@ def test_pairs_turn_until_decided(words, verdicts, code, pairs, looks, told, mon
 def test_two_commands_are_measured_and_compared(monkeypatch):
     """By the programs themselves. One pair decides nothing."""
     pathlib.Path("tiny.toml").write_text(
-        'schedule = ["serial", "tawpipe"]\nlayers = 1\nhidden = 16\nheads = 2\nvocab = 32\nseq = 8\n'
+        'schedule = ["serial", "tawpipe"]\nlayers = 1\nhidden = 16\nheads = 2\nvocab = 32\n'
     )
     start = f"WHICH=1 env mpiexec -n {{ranks}} {MINITAW}"
-    words = ["--base-run", start, "--new-run", start, "--deck", "tiny.toml", "--ranks", "1"]
+    words = ["--base-run", start, "--new-run", start, "--deck", "tiny.toml", "--set", "seq=8"]
     says(refusal_of(gate, monkeypatch, *words, "--set", "bogus=1"), "base-001.txt", "bogus")
     pathlib.Path("out/new-007.h5").touch()  # left by another call
-    few = "--rounds 1 --set steps=3 --junit a.xml -o out"
+    few = "--ranks 1 --rounds 1 --set steps=3 --junit a.xml -o out"
     done = process("perf-gate", *words, *few.split())
     assert done.returncode == 0, done
     says(done.stdout, "COMPARISON: AMBIGUOUS", "too few", "serial", "tawpipe")
