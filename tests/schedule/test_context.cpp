@@ -75,6 +75,7 @@ Program program_for(const std::string& spec,
     const model::Shape& shape) {
   Request request{parse_spec(spec), groups, micro_batches, shape.layers};
   request.context = shape.context.count;
+  request.key_parts = shape.key_parts;
   request.costs = model::block_costs(shape);
   return build_valid(request);
 }
@@ -174,6 +175,7 @@ TEST(ContextCosts, OfTheSegmentsOfAVisitAreAnNthOfItsOwn) {
         for (const model::Price& price : {model::in_flops(), seconds}) {
           model::Shape part = shape_of(14, n, model::Dtype::bf16, false), whole = part;
           part.recompute = whole.recompute = recompute;
+          part.key_parts = n - 1;
           whole.context = {};
           const Program program = program_for(spec, topology::Groups({2 * n}), 4, part);
           const model::Cut cut = cut_of(program);

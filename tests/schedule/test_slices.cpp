@@ -216,6 +216,9 @@ TEST(Slices, TakeTheMemoryThatFormulasSay) {
     const std::size_t numbers = 2 * 64U * k * 3 * 32;  // of the keys of two blocks
     EXPECT_EQ(ranks[i].by_kind[index_of(Memory::context)], numbers * (2 * (i < 2 ? 3 : 2) + 4))
         << i;
+    // of each slice at both ends: 192 inputs, targets and positions, where up to 37 tokens begin
+    EXPECT_EQ(ranks[i].by_kind[index_of(Memory::tokens)],
+        i % (p - 1) == 0 ? 2U * p * k * 4 * (3 * 192 + 37 + 1) : 0U);
   }
 }
 
