@@ -74,7 +74,7 @@ std::string take_uncounted() {
 }
 }  // namespace minitaw::comm::mpi
 
-// tests/comm/check_calls.py names a call that the program uses to send, and that is missing here.
+// tests/comm/test_calls.py names a call that the program uses to send, and that is missing here.
 using Data = const void*;
 using Type = MPI_Datatype;
 using Comm = MPI_Comm;
