@@ -76,6 +76,12 @@ def test_a_case_is_what_its_repetitions_say():
     assert (case.valid, case.tokens_per_s) == (False, 30)  # the median of its valid runs
 
 
+def test_a_later_session_may_ask_for_more_repetitions():
+    rows = [(0, dict(case=0, repetition=n, repeats=asked), {}) for n, asked in enumerate((1, 3))]
+    (case,) = record.rows_of(record.cases(record.load(samples.make(SAMPLE, "more.h5", rows))))
+    assert case.verdict == "INVALID: 2 of 3 repetitions"
+
+
 def test_several_files_have_letters():
     found = record.load_all([SAMPLE, SAMPLE])
     assert "".join(file.letter for file in found.file) == "AAAAAAABBBBBBB"
