@@ -149,6 +149,8 @@ def test_files_without_partners_are_repetitions():
     assert time_of(compare(base, new)).word == "SLOWER"
     few = compare(base[:3], new)
     assert "too few repetitions (3 and 4) for" in few.text() and few.word == "AMBIGUOUS"
+    one = compare(base[:1], new[:1])
+    assert one.notes[-1].startswith("there is one file of each") and few.notes == []
     assert "too few pairs of files (5) for" in in_turn(*[2] * 5).text()
 
 
@@ -268,8 +270,12 @@ def test_what_matters_may_differ_where_it_is_allowed():
 
 
 def test_which_of_equal_devices_it_was_does_not_matter():
-    base, new = ([file_of(measured(1, 4), devices=some)] for some in (CARDS[:3], CARDS[1:]))
-    assert compare(base, new).word == "SAME"  # nor what ranks have that the case has not
+    """Nor what ranks have that the case has not."""
+    base, new = (
+        [file_of(measured(1, 4), devices=some)]
+        for some in (CARDS[:3], [*CARDS[2:5], "host, 1 threads"])
+    )
+    assert compare(base, new).word == "SAME"
 
 
 @pytest.mark.parametrize(

@@ -74,3 +74,9 @@ def test_an_interval_is_judged_by_the_threshold(low, high, says):
     word, why = judge(interval, interval, Rules(threshold("5%")))
     expected, _, reason = says.partition(" ")
     assert word == expected and reason in why
+
+
+def test_one_of_many_must_be_beyond_the_threshold_with_them_all():
+    for alone, sure in ((0.8, 0.9), (0.7, 1)), ((1.1, 1.2), (1, 1.3)):
+        low, high = Interval(alone[0], 1, alone[1]), Interval(sure[0], 1, sure[1])
+        assert judge(low, high, Rules(), 3)[0] == "AMBIGUOUS"
