@@ -146,17 +146,17 @@ def test_texts_are_no_markup():
 
 def test_scaling_follows_from_rates():
     """The last one is of another length, with the tokens of the others."""
-    shapes = [(1, 12, 128), (2, 12, 128), (2, 12, 128), (2, 24, 128), (2, 6, 256)]
+    shapes = [(2, 12, 128), (4, 12, 128), (4, 12, 128), (4, 24, 128), (4, 6, 256)]
     runs = []
     for (ranks, micro_batches, seq), rate in zip(shapes, (1000, 1400, 1500, 2100, 9000)):
         rates = dict(tokens_per_s=float(rate), tokens_per_s_rank=rate / ranks)
         runs.append((1, dict(ranks=ranks, micro_batches=micro_batches, seq=seq, **rates), {}))
     strong, weak = sections.SECTIONS["scaling"](book_of(*runs))
     assert lines_of(strong) + lines_of(weak) == [
-        "0 | 1 | 1+2 | 3072 | 1000 | 1.000 | 100.0 %",
-        "2 | 2 | 1+2 | 3072 | 1500 | 1.500 | 75.0 %",
-        "0 | 1 | 1+2 | 3072 | 1000 | 1.000 | 100.0 %",
-        "3 | 2 | 1+2 | 6144 | 2100 | 2.100 | 105.0 %",
+        "0 | 2 | 1+2 | 3072 | 1000 | 1.000 | 100.0 %",
+        "2 | 4 | 1+2 | 3072 | 1500 | 1.500 | 75.0 %",
+        "0 | 2 | 1+2 | 3072 | 1000 | 1.000 | 100.0 %",
+        "3 | 4 | 1+2 | 6144 | 2100 | 2.100 | 105.0 %",
     ]
 
 

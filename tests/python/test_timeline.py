@@ -66,6 +66,8 @@ def test_of_many_ranks_some_are_shown():
     begin, end = numpy.repeat([[0.0, 0.5], [1.0, 2.0]], 2000, axis=1)
     link = numpy.tile(range(2000), 2)
     rows, groups = dict(rank=range(4000), link=link, begin=begin, end=end), [8] * 500
+    early = made([2], dict(rank=[0, 1], link=0, begin=[0.0, 1.0], end=[0.5, 2.0]))
+    assert list(early.events.moving) == [0.5, 1.0]  # an eager message
     few = made(groups, rows)
     assert set(few.events["rank"]) == set(range(32)) and few.length == 2
     assert set(few.events.moving) == {0.5}
@@ -93,6 +95,8 @@ def test_a_trace_has_a_process_for_each_rank_and_a_thread_for_each_lane():
         "dur": 750000,
         "args": {"payload": "gradient", "shard": 2, "micro_batch": 1, "link": 3},
     } in events
+    (first,) = (event for event in events if event["cat"] == "F" and "128 tokens" in event["pid"])
+    assert (first["ts"], first["dur"]) == (125000, 375000)
     assert {event["pid"][:6] for event in traced("--case 0 --ranks 0 2")} == {"rank 0", "rank 2"}
 
 
