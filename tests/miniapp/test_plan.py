@@ -327,16 +327,23 @@ def test_the_text_has_the_figures_of_the_json():
     assert numbers[:2] == pytest.approx([192, 192e-12 * 6 * (matrices + attention)], rel=6e-4)
 
 
-def test_the_largest_length_fits_and_the_next_does_not():
+SHARED = {"schedule": "ddp", "ranks": 3, "groups": 1, "context": 3, "seq": 96, "micro_batches": 1}
+
+
+@pytest.mark.parametrize("keys, step", [({}, 128), (SHARED, 384)])
+def test_the_largest_length_fits_and_the_next_does_not(keys, step):
+    """A multiple of 128, and of the chunks that ranks share: six of equal length."""
+
     def device(**changes):
-        return cases("deck.toml", "--device-memory", "3G", *settings(**changes))[0]["device"]
+        words = settings(**(keys | changes))
+        return cases("deck.toml", "--device-memory", "3G", *words)[0]["device"]
 
     plain = device()
     largest = plain["largest_seq"]
     assert plain["fits"] and plain["available_bytes"] == 3 << 30
-    assert largest >= 128 and largest % 128 == 0
+    assert largest >= step and largest % step == 0
     assert device(seq=largest)["fits"]
-    beyond = device(seq=largest + 128)
+    beyond = device(seq=largest + step)
     assert not beyond["fits"] and beyond["largest_seq"] == largest
     assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
 

@@ -157,7 +157,6 @@ SummedTwiceOverReplicas | exact gradients | replicas | 2 gradients_recv all_redu
 NoOtherReplica | same collectives | replicas | replicas 2~ =>  | replicas must name ranks
 WeightsOverReplicas | same collectives | replicas | all_reduce G0 t0 => all_reduce W0 h0
   | only gradients are summed over replicas
-NoReplica | exact gradients | replicas | replicas 2~ => replicas 0~ | slices do not fit
 )";
 
 /// The programs of `replacements`.
@@ -314,10 +313,6 @@ std::vector<Broken> broken_programs() {
           exact,
           planted("weipipe", mislabel(Payload::gradient)),
           "expected a gradient of"},
-      {"SendsAnotherHiddenState",
-          fresh,
-          planted("1f1b", mislabel(Payload::activation)),
-          "before shard 1, expected micro-batch 0 before shard 2"},
       {"OtherMicroBatch",
           matched,
           planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })),
@@ -400,36 +395,6 @@ TEST(Validate, RequireValidNamesTheRuleAndTheAction) {
   EXPECT_THAT([&] { require_valid(parse_program(broken)); },
       testing::ThrowsMessage<LogicError>(
           testing::AllOf(testing::HasSubstr("fresh reads"), testing::HasSubstr("'F s1 m0 "))));
-}
-
-TEST(Validate, AllReplicasHaveGroupsAlike) {
-  const auto of_replica = [](const std::vector<int>& groups) {
-    Request request;
-    request.groups = topology::Groups(groups);
-    request.replicas = 3;
-    return request.groups_of_replica();
-  };
-  EXPECT_EQ(of_replica({1, 2, 1, 2, 1, 2}).text(), "1+2");
-  for (const std::vector<int>& groups :
-      {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
-    EXPECT_THROW((void)of_replica(groups), InputError);
-}
-
-/// Sums of several ranks meet anywhere: at a border they join, and what is in both is found.
-TEST(Contributions, AreFoundTwiceWhereverRunsMeet) {
-  using detail::Interval, detail::Sum;
-  const auto twice = [](std::vector<Interval> a, std::vector<Interval> b) {
-    Sum sum(std::move(a));
-    return sum.add(Sum(std::move(b)));
-  };
-  EXPECT_EQ(twice({{0, 2}, {5, 7}}, {{2, 5}}), -1);
-  EXPECT_EQ(twice({{0, 2}}, {{1, 3}}), 1);
-  EXPECT_EQ(twice({{3, 5}}, {{1, 4}}), 3);
-  EXPECT_EQ(twice({{3, 5}}, {{0, 9}}), 3);
-  EXPECT_EQ(twice({{3, 5}}, {{3, 4}}), 3);
-  Sum sum({{0, 2}, {5, 7}});
-  EXPECT_EQ(sum.add(Sum({{2, 5}, {7, 8}, {8, 9}})), -1);
-  EXPECT_EQ(sum.first_missing(0), 9);
 }
 }  // namespace
 }  // namespace minitaw::schedule
