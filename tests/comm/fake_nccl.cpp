@@ -2,206 +2,167 @@
 #include "fake_nccl.hpp"
 #include <chrono>
 #include <cstring>
-#include <fmt/format.h>
-#include <optional>
+#include <deque>
+#include <fmt/ranges.h>
 #include <set>
-#include <utility>
+#include <thread>
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 using Clock = std::chrono::steady_clock;
-using nccl::Call;
-using Kind = schedule::Kind;
-constexpr auto time_limit = std::chrono::seconds(60);
+using nccl::Call, nccl::Type, schedule::Kind;
 
-std::size_t width(nccl::Type type) {
-  return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1;
+std::size_t width(Type type) {
+  return type == Type::fp32 ? 4 : type == Type::bf16 ? 2 : 1;
 }
 
-bool is_message(const Call& call) {
-  return is_point_to_point(call.kind);
-}
+/// What members tell each other of a call, in front of their data: kind, type, root, count.
+using Header = std::array<std::uint64_t, 4>;
 
-void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
-  add(model::Dtype::bf16,
-      static_cast<std::byte*>(inout),
-      static_cast<const std::byte*>(in),
-      *count);
-}
-
-/// What members tell each other of a call before it may begin.
-struct Header {
-  int kind = 0, type = 0, root = 0, padding = 0;
-  std::uint64_t count = 0, number = 0;
-  friend bool operator==(const Header&, const Header&) = default;
-};
-
-std::string text(const Header& h) {
-  return fmt::format(
-      "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
-}
-
-/// Requests that are withdrawn unless they are waited for to the end.
-class Requests {
+/// A call that has begun. It is done when all whom it concerns have taken this rank's data, and it
+/// has theirs.
+class Operation {
 public:
-  Requests() = default;
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-
-  ~Requests() {
-    static std::deque<std::shared_ptr<std::deque<Header>>> left;  // to MPI, which still sends them
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i] == MPI_REQUEST_NULL)
-        continue;
-      if (receives_[i])
-        MPI_Cancel(&requests_[i]);
-      MPI_Request_free(&requests_[i]);
-      left.push_back(headers_);
-    }
-  }
-
-  void send(const Header& header, int peer, int tag, MPI_Comm comm) {
-    send(&headers_->emplace_back(header), sizeof(Header), peer, tag, comm);
-  }
-
-  void send(const void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
-    receives_.push_back(false);
-    MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
-  }
-
-  void receive(void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
-    receives_.push_back(true);
-    MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
-  }
-
-  bool test() {
-    int done = 0;
-    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-    return done != 0;
-  }
-
-private:
-  std::shared_ptr<std::deque<Header>> headers_ = std::make_shared<std::deque<Header>>();
-  std::deque<bool> receives_;
-  std::vector<MPI_Request> requests_;
-};
-
-/// Messages may be left on an aborted communicator: it lives until MPI ends, lest a new one receive
-/// them.
-void free_at_the_end(MPI_Comm comm) {
-  static std::vector<MPI_Comm> comms;
-  static int key = MPI_KEYVAL_INVALID;
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  comms.push_back(comm);
-  if (key != MPI_KEYVAL_INVALID)
-    return;
-  const auto free_all = [](MPI_Comm, int, void*, void*) {
-    for (MPI_Comm& left : comms) {
-      for (;;) {
-        int found = 0, bytes = 0;
-        MPI_Message message = MPI_MESSAGE_NULL;
-        MPI_Status status;
-        MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, left, &found, &message, &status);
-        if (found == 0)
-          break;
-        MPI_Get_count(&status, MPI_BYTE, &bytes);
-        std::vector<std::byte> data(static_cast<std::size_t>(bytes));
-        MPI_Mrecv(data.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-      }
-      MPI_Comm_free(&left);
-    }
-    return MPI_SUCCESS;
-  };
-  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_all, &key, nullptr);
-  MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);  // MPI_Finalize deletes it first of all
-}
-
-/// One message of a group: both sides agree on it, then the data goes.
-class Passing {
-public:
-  Passing(const Call& call, std::uint64_t number, MPI_Comm comm) : call_(call), comm_(comm) {
-    mine_ = {0, 0, 0, 0, call.count, number};
-    headers_.send(mine_, call.peer, sends() ? 1 : 2, comm);
-    headers_.receive(&theirs_, sizeof(Header), call.peer, sends() ? 2 : 1, comm);
+  /// `number`: of the call in its group.
+  Operation(const Call& call, int number, MPI_Comm comm)
+      : call_(call),
+        comm_(comm),
+        tag_(is_point_to_point(call.kind) ? 0 : number),
+        own_(static_cast<std::size_t>(mpi::rank_in(comm))),
+        size_(static_cast<std::size_t>(mpi::size_of(comm))),
+        share_(call.count * width(call.type)) {
+    const bool message = is_point_to_point(call.kind);
+    const auto number_of = [](auto value) { return static_cast<std::uint64_t>(value); };
+    header_ = {number_of(message ? Kind::send : call.kind),
+        number_of(call.type),
+        message ? 0 : number_of(call.peer),
+        call.count};
+    for (int member = 0; member < static_cast<int>(size_); ++member)
+      if (!message || member == call.peer)
+        missing_.push_back(member);
+    if (call.kind == Kind::recv)
+      return;
+    const std::size_t bytes = call.kind == Kind::reduce_scatter ? share_ * size_ : share_;
+    sent_.resize(sizeof header_ + bytes);
+    std::memcpy(sent_.data(), header_.data(), sizeof header_);
+    std::memcpy(sent_.data() + sizeof header_, call.from, bytes);
+    for (const int member : missing_)
+      MPI_Issend(sent_.data(),
+          static_cast<int>(sent_.size()),
+          MPI_BYTE,
+          member,
+          tag_,
+          comm,
+          &sends_.emplace_back());
+    if (call.kind == Kind::send)
+      missing_.clear();
   }
 
   bool done() {
-    if (!agreed_ && headers_.test())
-      begin();
-    return agreed_ && data_.test();
+    for (; !missing_.empty(); missing_.pop_front()) {
+      int found = 0, bytes = 0;
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Status status;
+      MPI_Improbe(missing_.front(), tag_, comm_, &found, &message, &status);
+      if (found == 0)
+        return false;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      std::vector<std::byte>& data = received_.emplace_back(bytes);
+      MPI_Mrecv(data.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+      Header theirs;
+      std::memcpy(theirs.data(), data.data(), sizeof theirs);
+      if (theirs != header_)
+        throw Error(fmt::format("members differ: {} and {}", theirs, header_));
+      data.erase(data.begin(), data.begin() + sizeof theirs);
+    }
+    int sent = 0;
+    MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &sent, MPI_STATUSES_IGNORE);
+    if (sent != 0)
+      finish();
+    return sent != 0;
   }
 
 private:
-  [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
-
-  void begin() {
-    if (mine_ != theirs_)
-      throw Error(fmt::format("rank {} of the other side has {} where here is {}",
-          call_.peer,
-          text(theirs_),
-          text(mine_)));
-    agreed_ = true;
-    const int tag = 16 + static_cast<int>(mine_.number % 1024);
-    if (sends())
-      data_.send(call_.from, call_.count, call_.peer, tag, comm_);
-    else
-      data_.receive(call_.to, call_.count, call_.peer, tag, comm_);
+  void finish() {
+    const auto put = [&](std::size_t at, const std::byte* from) {
+      std::memcpy(call_.to + at * share_, from, share_);
+    };
+    if (call_.kind == Kind::recv)
+      return put(0, received_[0].data());
+    if (call_.kind == Kind::broadcast)
+      return put(0, received_.at(call_.peer).data());
+    if (call_.kind == Kind::all_gather)
+      for (std::size_t member = 0; member < size_; ++member)
+        put(member, received_[member].data());
+    if (call_.kind == Kind::send || call_.kind == Kind::all_gather ||
+        (call_.kind == Kind::reduce && std::cmp_not_equal(own_, call_.peer)))
+      return;
+    const std::size_t begin = call_.kind == Kind::reduce_scatter ? own_ * share_ : 0;
+    std::byte* const sum = received_[0].data() + begin;
+    for (std::size_t member = 1; member < size_; ++member)
+      add(call_.type == Type::fp32 ? model::Dtype::fp32 : model::Dtype::bf16,
+          sum,
+          received_[member].data() + begin,
+          static_cast<std::int64_t>(call_.count));
+    put(0, sum);
   }
 
   Call call_;
   MPI_Comm comm_;
-  Header mine_, theirs_;
-  bool agreed_ = false;
-  Requests headers_, data_;
+  int tag_;
+  std::size_t own_, size_, share_;  ///< share in bytes
+  Header header_{};
+  std::vector<std::byte> sent_;
+  std::vector<MPI_Request> sends_;
+  std::deque<int> missing_;                       ///< whose data have not come
+  std::vector<std::vector<std::byte>> received_;  ///< by member, or the one message
 };
 }  // namespace
 
+/// A group of calls of one communicator. Begins when those before it on communicator and queue are
+/// over.
+struct FakeNccl::Kernel {
+  std::vector<Launch> calls;
+  Clock::time_point issued = Clock::now();
+  std::list<Operation> under_way{};
+  bool begun = false, over = false;
+};
+
 class FakeCommunicator final : public nccl::Communicator {
 public:
-  FakeCommunicator(FakeNccl& nccl, MPI_Comm comm) : nccl_(nccl), comm_(comm) {
+  FakeCommunicator(FakeNccl& nccl, MPI_Comm made) : nccl_(nccl), comm_(made) {
     if (comm_ == MPI_COMM_NULL)
       return;
-    rank_ = mpi::rank_in(comm_);
-    size_ = mpi::size_of(comm_);
-    sent_.resize(static_cast<std::size_t>(size_));
-    received_.resize(static_cast<std::size_t>(size_));
     ++nccl_.communicators;
+    rank_ = static_cast<std::size_t>(mpi::rank_in(comm_));
+    size_ = static_cast<std::size_t>(mpi::size_of(comm_));
   }
 
   ~FakeCommunicator() override {
-    if (comm_ == MPI_COMM_NULL)
-      return;
-    if (closed_) {
-      ++nccl_.closed;
+    std::erase_if(nccl_.kernels_,
+        [this](const FakeNccl::Kernel& kernel) { return kernel.calls[0].communicator == this; });
+    if (comm_ != MPI_COMM_NULL)
       MPI_Comm_free(&comm_);
-    } else {
-      stop();
-      MPI_Wait(&closing_, MPI_STATUS_IGNORE);  // all ranks began to close, or none
-      free_at_the_end(comm_);
-    }
   }
 
   bool ready() override {
     if (!nccl_.failure.empty())
       throw Error("NCCL: " + nccl_.failure);
-    if (aborted_)
-      throw Error("an aborted communicator was asked");
     if (comm_ == MPI_COMM_NULL || hidden_)
       return false;
-    if (polls_ > 0)
-      return --polls_ == 0 && ready();
-    if (child_ != nullptr)
-      std::exchange(child_, nullptr)->hidden_ = false;
-    if (closing_ != MPI_REQUEST_NULL)
-      return closed_ = over(closing_);
+    if (polls_ > 0) {
+      if (--polls_ > 0)
+        return false;
+      if (child_ != nullptr)
+        std::exchange(child_, nullptr)->hidden_ = false;
+      nccl_.closed += closing_;
+      return true;
+    }
     nccl_.progress();
-    const bool pending =
-        std::ranges::count(nccl_.kernels_, this, &FakeNccl::Kernel::communicator) > 0;
-    if (pending && Clock::now() - began_ > time_limit)
-      throw Error(
-          fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
-    busy_ = busy_ && !nccl_.complete_later && pending;
+    busy_ = busy_ && !nccl_.complete_later &&
+            std::ranges::any_of(nccl_.kernels_,
+                [this](const auto& kernel) { return kernel.calls[0].communicator == this; });
     return !busy_;
   }
 
@@ -218,238 +179,89 @@ public:
 
   void issue(const Call& call, nccl::Queue queue) override {
     check_free();
-    const std::size_t part = call.count * width(call.type),
-                      own = static_cast<std::size_t>(rank_) * part;
+    const std::size_t share = call.count * width(call.type), own = rank_ * share;
     if (call.kind == Kind::reduce_scatter)
-      check_place(call.to, call.from, part, call.from + own);
+      check_place(call.to, call.from, share, own);
     else if (call.kind == Kind::all_gather)
-      check_place(call.from, call.to, part, call.to + own);
-    else if (!is_message(call))
-      check_place(call.from, call.to, part, call.to);
-    if (call.count == 0)
-      throw Error("a call about nothing");
-    if (call.peer >= size_)
-      throw Error(fmt::format("peer {} of {}", call.peer, size_));
+      check_place(call.from, call.to, share, own);
+    else if (!is_point_to_point(call.kind))
+      check_place(call.from, call.to, share, 0);
+    if (call.count == 0 || (call.peer >= 0 && std::cmp_greater_equal(call.peer, size_)))
+      throw Error(fmt::format("a call about {} with {} of {}", call.count, call.peer, size_));
     if (nccl_.depth_ == 0)
       throw Error("a call outside of a group");
-    if (nccl_.in_group_ == nullptr)
-      nccl_.in_group_ = this;
-    if (nccl_.in_group_ != this)
-      throw Error("a group of several communicators");
-    nccl_.launches.push_back({call, queue});
-    asked_.push_back({call, queue});
+    nccl_.group_.push_back({this, call, queue});
+    nccl_.launches.push_back(nccl_.group_.back());
+    if (nccl_.group_[0].communicator != this || nccl_.group_[0].queue != queue)
+      throw Error("a group of several communicators or queues");
   }
 
   void close() override {
     check_free();
-    MPI_Ibarrier(comm_, &closing_);
+    closing_ = true;
+    polls_ = 3;
   }
 
   void abort() override {
     if (nccl_.depth_ == 0)
       throw Error("communicators are to be aborted in one group");
-    stop();
+    nccl_.aborted += comm_ != MPI_COMM_NULL;
   }
 
-  /// The group has ended.
-  void launch() {
-    const nccl::Queue queue = asked_.front().queue;
-    std::deque<Call> calls;
-    for (const FakeNccl::Launch& asked : asked_) {
-      if (asked.queue != queue)
-        throw Error("a group uses two queues");
-      if (is_message(asked.call) != is_message(asked_.front().call))
-        throw Error("messages and collectives in one group");
-      calls.push_back(asked.call);
-    }
-    if (queue_.value_or(queue) != queue)
-      ++nccl_.changes_of_queue;
-    queue_ = queue;
-    busy_ = true;
-    began_ = Clock::now();
-    nccl_.kernels_.push_back({this, queue, std::move(calls)});
-    asked_.clear();
-  }
+  [[nodiscard]] MPI_Comm comm() const { return comm_; }
 
-  void begin(const std::deque<Call>& operations) {
-    operations_ = operations;
-    if (!is_message(operations_.front()))
-      return;
-    for (const Call& call : operations_) {
-      auto& numbers = call.kind == Kind::send ? sent_ : received_;
-      passing_.push_back(std::make_unique<Passing>(
-          call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
-    }
-  }
-
-  /// Of the kernel that has begun; returns whether it is over.
-  bool progress() {
-    if (!passing_.empty()) {
-      bool done = true;
-      for (const auto& passing : passing_)
-        done &= passing->done();
-      if (done)
-        passing_.clear(), operations_.clear();
-    } else {
-      while (!operations_.empty() && (executing_ || agreed())) {
-        if (!executing_)
-          execute(operations_.front());
-        if (!executed())
-          break;
-        operations_.pop_front();
-      }
-    }
-    return operations_.empty();
-  }
+  void launch() { busy_ = true; }
 
 private:
   void check_free() const {
-    if (busy_ || hidden_ || polls_ > 0 || closing_ != MPI_REQUEST_NULL)
-      throw Error("a communicator was used before it was ready");
-    if (aborted_ || closed_)
-      throw Error("a communicator was used after its end");
+    if (busy_ || hidden_ || polls_ > 0 || closing_)
+      throw Error("a communicator was used before it was ready, or after its end");
   }
 
-  /// `part` bytes at `small` must be apart from the large buffer, or where NCCL expects them.
+  /// `share` bytes at `small` must be apart from the large buffer, or where NCCL expects them.
   void check_place(const std::byte* small,
       const std::byte* large,
-      std::size_t part,
-      const std::byte* expected) const {
-    const std::size_t whole = part * static_cast<std::size_t>(size_);
-    if (small != expected && small + part > large && small < large + whole)
+      std::size_t share,
+      std::size_t expected) const {
+    if (small != large + expected && small + share > large && small < large + share * size_)
       throw Error("a buffer overlaps another without being in place");
-  }
-
-  /// Whether all members make the same call as the front one.
-  bool agreed() {
-    if (meeting_ == nullptr) {
-      const Call& call = operations_.front();
-      mine_ = {static_cast<int>(call.kind),
-          static_cast<int>(call.type),
-          call.peer,
-          0,
-          call.count,
-          calls_++};
-      theirs_.assign(static_cast<std::size_t>(size_), {});
-      meeting_ = std::make_unique<Requests>();
-      for (int member = 0; member < size_; ++member) {
-        meeting_->send(mine_, member, 4, comm_);
-        meeting_->receive(&theirs_[member], sizeof(Header), member, 4, comm_);
-      }
-    }
-    if (!meeting_->test())
-      return false;
-    meeting_.reset();
-    for (const Header& h : theirs_)
-      if (h != mine_)
-        throw Error(fmt::format("members differ: {} and {}", text(h), text(mine_)));
-    return true;
-  }
-
-  /// Everybody is there, so MPI will come to an end.
-  void execute(const Call& call) {
-    const bool fp32 = call.type == nccl::Type::fp32;
-    const MPI_Datatype type = fp32                            ? MPI_FLOAT
-                              : call.type == nccl::Type::bf16 ? MPI_UINT16_T
-                                                              : MPI_BYTE;
-    const MPI_Op sum = fp32 ? MPI_SUM : nccl_.bf16_sum_;
-    const int count = static_cast<int>(call.count);
-    // MPI dislikes buffers that overlap.
-    const std::size_t parts =
-        call.kind == Kind::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
-    from_.assign(call.from, call.from + call.count * width(call.type) * parts);
-    executing_ = true;
-    if (call.kind == Kind::broadcast) {
-      if (rank_ == call.peer)
-        std::memmove(call.to, call.from, from_.size());
-      MPI_Ibcast(call.to, count, type, call.peer, comm_, &request_);
-    } else if (call.kind == Kind::reduce) {
-      MPI_Ireduce(from_.data(),
-          rank_ == call.peer ? call.to : nullptr,
-          count,
-          type,
-          sum,
-          call.peer,
-          comm_,
-          &request_);
-    } else if (call.kind == Kind::all_gather) {
-      MPI_Iallgather(from_.data(), count, type, call.to, count, type, comm_, &request_);
-    } else if (call.kind == Kind::reduce_scatter) {
-      MPI_Ireduce_scatter_block(from_.data(), call.to, count, type, sum, comm_, &request_);
-    } else {
-      MPI_Iallreduce(from_.data(), call.to, count, type, sum, comm_, &request_);
-    }
-  }
-
-  bool executed() {
-    executing_ = !over(request_);
-    return !executing_;
-  }
-
-  static bool over(MPI_Request& request) {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  }
-
-  void stop() {
-    if (aborted_)
-      return;
-    aborted_ = true;
-    std::erase_if(
-        nccl_.kernels_, [this](const auto& kernel) { return kernel.communicator == this; });
-    passing_.clear();
-    meeting_.reset();
-    ++nccl_.aborted;
   }
 
   FakeNccl& nccl_;
   MPI_Comm comm_;
-  int rank_ = 0, size_ = 0;
-  std::optional<nccl::Queue> queue_;
-  bool hidden_ = false, busy_ = false, closed_ = false, aborted_ = false;
-  int polls_ = 0;
-  FakeCommunicator* child_ = nullptr;
-  Clock::time_point began_{};
-  std::vector<FakeNccl::Launch> asked_;  ///< in the group that is open
-  std::deque<Call> operations_;          ///< of the kernel that has begun
-  std::vector<std::unique_ptr<Passing>> passing_;
-  std::vector<std::uint64_t> sent_, received_;
-  std::uint64_t calls_ = 0;
-  Header mine_;
-  std::vector<Header> theirs_;
-  std::unique_ptr<Requests> meeting_;
-  bool executing_ = false;
-  std::vector<std::byte> from_;
-  MPI_Request request_ = MPI_REQUEST_NULL, closing_ = MPI_REQUEST_NULL;
+  std::size_t rank_ = 0, size_ = 0;
+  bool hidden_ = false, busy_ = false, closing_ = false;
+  int polls_ = 0;                      ///< for which it is not ready yet
+  FakeCommunicator* child_ = nullptr;  ///< that will be seen when this one is ready
 };
 
 void FakeNccl::progress() {
   std::set<const void*> held;  // communicators and queues
   for (Kernel& kernel : kernels_) {
-    const bool first = !held.contains(kernel.communicator) && !held.contains(kernel.queue);
-    held.insert({kernel.communicator, kernel.queue});
-    if (!first)
+    const Launch& call = kernel.calls[0];
+    const bool communicator_free = held.insert(call.communicator).second,
+               queue_free = held.insert(call.queue).second;
+    if (Clock::now() - kernel.issued > std::chrono::seconds(60))
+      throw Error("a rank has waited for the others for too long");
+    if (!communicator_free || !queue_free)
       continue;
     if (!std::exchange(kernel.begun, true))
-      kernel.communicator->begin(kernel.operations);
-    kernel.over = kernel.communicator->progress();
+      for (const Launch& each : kernel.calls)
+        kernel.under_way.emplace_back(
+            each.call, static_cast<int>(kernel.under_way.size()), each.communicator->comm());
+    std::erase_if(kernel.under_way, [](Operation& operation) { return operation.done(); });
+    kernel.over = kernel.under_way.empty();
   }
   std::erase_if(kernels_, [](const Kernel& kernel) { return kernel.over; });
 }
 
-FakeNccl::FakeNccl() {
-  MPI_Op_create(add_bf16, 1, &bf16_sum_);
-}
-
-FakeNccl::~FakeNccl() {
-  MPI_Op_free(&bf16_sum_);
-}
+FakeNccl::FakeNccl() = default;
+FakeNccl::~FakeNccl() = default;
 
 nccl::UniqueId FakeNccl::unique_id() {
+  static unsigned char made = 0;
   nccl::UniqueId id;
-  static std::atomic<int> made{0};
-  id.fill(static_cast<std::byte>(++made));
+  id.fill(std::byte{++made});
   return id;
 }
 
@@ -467,15 +279,15 @@ std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::Unique
 void FakeNccl::group_end() {
   if (depth_ == 0)
     throw Error("a group ends that never began");
-  if (--depth_ > 0 || in_group_ == nullptr)
+  if (--depth_ > 0 || group_.empty())
     return;
   ++groups;
-  std::exchange(in_group_, nullptr)->launch();
+  group_[0].communicator->launch();
+  kernels_.push_back({std::exchange(group_, {})});
 }
 
 void FakeNccl::finish() {
-  for (const auto limit = Clock::now() + time_limit; !kernels_.empty(); progress())
-    if (Clock::now() > limit)
-      throw Error("what is on the queues comes to no end");
+  for (; !kernels_.empty(); std::this_thread::yield())
+    progress();
 }
 }  // namespace minitaw::comm::test

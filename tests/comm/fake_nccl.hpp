@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <deque>
-#include <mpi.h>
+#include <list>
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {
@@ -33,31 +32,23 @@ public:
   std::string failure;
 
   struct Launch {
+    class FakeCommunicator* communicator;
     nccl::Call call;
     nccl::Queue queue;
   };
 
   int communicators = 0, closed = 0, aborted = 0, groups = 0;
-  int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
   std::vector<Launch> launches;  ///< in order
+
 private:
   friend class FakeCommunicator;
-
-  /// A communicator's part of a group. Begins when those before it on the communicator and queue
-  /// are over.
-  struct Kernel {
-    class FakeCommunicator* communicator;
-    nccl::Queue queue;
-    std::deque<nccl::Call> operations{};
-    bool begun = false, over = false;
-  };
+  struct Kernel;
 
   /// What can be done without waiting.
   void progress();
 
-  MPI_Op bf16_sum_ = MPI_OP_NULL;
   int depth_ = 0;
-  FakeCommunicator* in_group_ = nullptr;  ///< of the group that is open
-  std::deque<Kernel> kernels_;            ///< in order of issue
+  std::vector<Launch> group_;  ///< that is open
+  std::list<Kernel> kernels_;  ///< in order of issue
 };
 }  // namespace minitaw::comm::test

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The contract of comm/transport.hpp, for every transport; below, what only the transport over MPI
 // has.
-#include <cmath>
 #include "base/error.hpp"
 #include "transports.hpp"
 
@@ -68,11 +67,7 @@ TEST_P(Contract, OfReplicas) {
             .payload = Payload::weights,
             .peer = (r + (call == Call::send ? 1 : each - 1)) % each});
   }
-  const auto nccl = GetParam() == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr;
-  World world(GetParam(),
-      nccl == nullptr ? build(GetParam(), plan)
-                      : std::shared_ptr<Transport>(nccl, nccl->transport.get()));
-  world.nccl = nccl;
+  World world(GetParam(), plan);
   const int own = world.rank % each, first = world.rank - own;
   std::array<std::vector<int>, 2> members;
   for (int r = 0; r < each; ++r)
@@ -80,9 +75,7 @@ TEST_P(Contract, OfReplicas) {
   for (int replica = 0; replica < replicas; ++replica)
     members[1].push_back(replica * each + own);
   for (int c = 0; c < 2; ++c) {
-    Values values(Dtype::fp32, 5);
-    for (int i = 0; i < 5; ++i)
-      values.set(i, contribution(world.rank, i));
+    Values values = contribution_of(world.rank, Dtype::fp32, 5);
     world.execute(lanes[c], Call::all_reduce, values.collective(c));
     for (int i = 0; i < 5; ++i)
       EXPECT_EQ(values.at(i), sum_of(members[c], i)) << plan.communicators[c].name << " " << i;
@@ -90,17 +83,9 @@ TEST_P(Contract, OfReplicas) {
   if (each == 1)
     return;
   const int next = first + (own + 1) % each, previous = first + (own + each - 1) % each;
-  Values out(Dtype::fp32, 3), in(Dtype::fp32, 3);
-  for (int i = 0; i < 3; ++i)
-    out.set(i, contribution(world.rank, i));
+  Values out = contribution_of(world.rank, Dtype::fp32, 3), in(Dtype::fp32, 3);
   world.exchange({out.message(true, next), in.message(false, previous)});
-  for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(in.at(i), contribution(previous, i));
-}
-
-/// A value whose sums depend on the order of addition.
-float rough(int rank, std::int64_t i) {
-  return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
+  EXPECT_EQ(in, contribution_of(previous, Dtype::fp32, 3));
 }
 
 /// A chain adds from the last member to the root, a ring from the member after the slice's own;
@@ -204,7 +189,7 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
     EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError)
         << name_of(call);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
-  EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError)
+  EXPECT_THROW((void)Made(GetParam(), program(world.ranks + 1)), LogicError)
       << "a program of another size";
 }
 
@@ -227,16 +212,17 @@ TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
         << "a wait ends within a millisecond";
 }
 
+constexpr std::chrono::hours hour{1};
+
 TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
-  Backoff backoff({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)});
+  Backoff backoff({.eager = hour, .shortest_sleep = hour});
   for (int k = 0; k < 1000; ++k)
     backoff.once();
 }
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {
   // Sleeps that doubled would last for days.
-  const WaitPolicy growing{
-      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy growing{.shortest_sleep = std::chrono::microseconds(1), .longest_sleep = hour};
   LowLatency low_latency;
   Backoff backoff(growing, &low_latency);
   for (int k = 0; k < 40; ++k)
@@ -248,10 +234,8 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
     asleep.wait(false);
     low_latency.set(true);
   });
-  const WaitPolicy long_sleeps{.spins = 0,
-      .yields = 0,
-      .shortest_sleep = std::chrono::hours(1),
-      .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy long_sleeps{
+      .spins = 0, .yields = 0, .shortest_sleep = hour, .longest_sleep = hour};
   for (Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
     asleep = true;
     asleep.notify_one();

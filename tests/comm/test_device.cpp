@@ -64,7 +64,7 @@ protected:
 };
 
 TEST_P(OnDevices, ExecuteEveryCollective) {
-  World world(Kind::staged, transport_);
+  World world(transport_);
   for (const Call kind : collectives)
     for (const auto elements : sizes)
       EXPECT_EQ(wrong_after<OnDevice>(
@@ -74,7 +74,7 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
 }
 
 TEST_P(OnDevices, ExchangeBothWays) {
-  World world(Kind::staged, transport_);
+  World world(transport_);
   if (!world.has_messages())
     GTEST_SKIP() << "needs two ranks";
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
@@ -125,7 +125,10 @@ struct OverNccl {
 };
 
 std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
-  return devices_are_shared() ? nullptr : build<OverNccl>(plan);
+  if (devices_are_shared())
+    return nullptr;
+  const auto owner = std::make_shared<OverNccl>(plan);
+  return {owner, owner->transport.get()};
 }
 #endif
 

@@ -11,18 +11,6 @@ namespace minitaw::comm::test {
 namespace {
 using schedule::Kind, schedule::shapes::name_of;
 
-/// Calls visit(request, program) for all schedules with all options on all groupings, alone and
-/// with ranks that share sequences.
-void for_each_program(int ranks, const auto& visit) {
-  const auto specs = schedule::shapes::joined(
-      {schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
-  const auto build = [&](const schedule::Request& request) {
-    visit(request, schedule::build(request));
-  };
-  schedule::shapes::for_each_request(ranks, specs, 2, 2, build);
-  schedule::shapes::for_each_shared(ranks, specs, 1, build);
-}
-
 /// The actions of a rank in the order of the engine's one thread; shorter than the program if it
 /// gets stuck.
 std::vector<int> issue_order(const schedule::RankProgram& rank) {
@@ -75,88 +63,67 @@ schedule::Program one_at_a_time(schedule::Program program) {
   return program;
 }
 
-/// Why the program comes to no end, or what meets what it does not mean; empty if all is well.
-inline std::string fault_of(const schedule::Program& program) {
-  return minitaw::test::refusal_of<LogicError>(
-      [&] { (void)schedule::simulate(program, [](int, const schedule::Action&) { return 1.0; }); });
-}
-
-class EveryProgram : public testing::TestWithParam<int> {};
-
-INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Values(5, 6));
-
 /// No rank sends and receives on the same communicator, each has the ranks that use it, and they
 /// are few. Each is split off in one round, once, and no rank twice in a round.
-TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwnSplitOffInRounds) {
-  for_each_program(
-      GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
-        using Links = std::set<std::pair<int, int>>;
-        std::map<schedule::Lane, Links> links, planned;
-        std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
-        std::map<schedule::Lane, unsigned> count;
-        for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-          for (const schedule::Action& a : program.ranks[r].actions) {
-            if (!is_point_to_point(a.kind))
-              continue;
-            const schedule::Lane sender = lane_of(Kind::send, a.payload, false);
-            links[sender].insert(
-                a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
-            neighbours[sender][r].insert(a.peer);
-          }
-        const auto plans = nccl::plan_communicators(program);
-        for (const nccl::CommunicatorPlan& plan : plans) {
-          if (plan.communicator >= 0)
-            continue;
-          ++count[plan.lane];
-          std::set<int> senders, receivers, users;
-          for (const auto& [from, to] : plan.links)
-            senders.insert(from), receivers.insert(to);
-          std::ranges::set_union(senders, receivers, std::inserter(users, users.end()));
-          ASSERT_EQ(users.size(), senders.size() + receivers.size())
-              << name_of(request) << ": a rank does both";
-          ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end())) << name_of(request);
-          for (const auto& link : plan.links)
-            ASSERT_TRUE(planned[plan.lane].insert(link).second) << "twice";
-        }
-        ASSERT_EQ(planned, links) << name_of(request);
-        for (const auto& [lane, peers] :
-            neighbours) {  // a greedy colouring has one colour more than neighbours
-          std::size_t most = 0;
-          for (const auto& [rank, others] : peers)
-            most = std::max(most, others.size());
-          ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
-        }
-        std::set<int> seen;
-        for (const auto& round : nccl::rounds(plans)) {
-          std::set<int> ranks;
-          for (const int p : round) {
-            ASSERT_TRUE(seen.insert(p).second) << name_of(request);
-            for (const int rank : plans[p].ranks)
-              ASSERT_TRUE(ranks.insert(rank).second) << name_of(request);
-          }
-        }
-        ASSERT_EQ(seen.size(), plans.size()) << name_of(request);
-      });
+void expect_communicators(const schedule::Program& program) {
+  using Links = std::set<std::pair<int, int>>;
+  std::map<schedule::Lane, Links> links, planned;
+  std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
+  std::map<schedule::Lane, unsigned> count;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (const schedule::Action& a : program.ranks[r].actions) {
+      if (!is_point_to_point(a.kind))
+        continue;
+      const schedule::Lane sender = lane_of(Kind::send, a.payload, false);
+      links[sender].insert(a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
+      neighbours[sender][r].insert(a.peer);
+    }
+  const auto plans = nccl::plan_communicators(program);
+  for (const nccl::CommunicatorPlan& plan : plans) {
+    if (plan.communicator >= 0)
+      continue;
+    ++count[plan.lane];
+    std::set<int> senders, receivers, users;
+    for (const auto& [from, to] : plan.links) {
+      senders.insert(from), receivers.insert(to), users.insert({from, to});
+      ASSERT_TRUE(planned[plan.lane].insert({from, to}).second) << "twice";
+    }
+    ASSERT_EQ(users.size(), senders.size() + receivers.size()) << "a rank does both";
+    ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end()));
+  }
+  ASSERT_EQ(planned, links);
+  for (const auto& [lane, peers] : neighbours) {
+    std::size_t most = 0;  // a greedy colouring has one colour more than neighbours
+    for (const auto& [rank, others] : peers)
+      most = std::max(most, others.size());
+    ASSERT_LE(count[lane], 2U * std::bit_width(most));
+  }
+  std::set<int> seen;
+  for (const auto& round : nccl::rounds(plans)) {
+    std::set<int> ranks;
+    for (const int p : round) {
+      ASSERT_TRUE(seen.insert(p).second);
+      for (const int rank : plans[p].ranks)
+        ASSERT_TRUE(ranks.insert(rank).second);
+    }
+  }
+  ASSERT_EQ(seen.size(), plans.size());
 }
 
 /// And on each of its communicators by one lane, in whose order the calls are.
-TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
-  for_each_program(
-      GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
-        for (const schedule::RankProgram& rank : program.ranks) {
-          ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
-          std::map<std::pair<schedule::Lane, Kind>, schedule::Lane>
-              lanes;  // by direction, of inputs or gradients
-          for (const schedule::Action& a : rank.actions) {
-            if (!is_point_to_point(a.kind))
-              continue;
-            const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
-            ASSERT_EQ(lanes.try_emplace(direction, a.lane).first->second, a.lane)
-                << name_of(request);
-          }
-        }
-        ASSERT_EQ(fault_of(one_at_a_time(whole_job(program))), "") << name_of(request);
-      });
+void expect_an_end(const schedule::Program& program) {
+  for (const schedule::RankProgram& rank : program.ranks) {
+    ASSERT_EQ(issue_order(rank).size(), rank.actions.size());
+    std::map<std::pair<schedule::Lane, Kind>, schedule::Lane> lanes;  // by direction
+    for (const schedule::Action& a : rank.actions) {
+      if (!is_point_to_point(a.kind))
+        continue;
+      const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
+      ASSERT_EQ(lanes.try_emplace(direction, a.lane).first->second, a.lane);
+    }
+  }
+  ASSERT_NO_THROW((void)schedule::simulate(
+      one_at_a_time(whole_job(program)), [](int, const schedule::Action&) { return 1.0; }));
 }
 
 /// A launch on a communicator that several ranks have, as each of them knows it.
@@ -186,26 +153,37 @@ std::map<std::pair<int, int>, std::vector<Launch>> launches_of_pairs(
   return launches;
 }
 
-/// Why two ranks launch what they share in different orders; empty if none do.
-std::string disorder_of(const schedule::Program& program) {
+void expect_one_order(const schedule::Program& program) {
   const auto launches = launches_of_pairs(program);
   for (const auto& [pair, of_first] : launches) {
-    const auto [first, second] = pair;
-    const auto found = launches.find({second, first});
-    if (found == launches.end() || found->second != of_first)
-      return "ranks " + std::to_string(first) + " and " + std::to_string(second);
+    const auto found = launches.find({pair.second, pair.first});
+    ASSERT_TRUE(found != launches.end() && found->second == of_first)
+        << "ranks " << pair.first << " and " << pair.second;
   }
-  return "";
 }
 
-TEST_P(EveryProgram, LaunchesInOneOrderWhatTwoRanksShare) {
+class EveryProgram : public testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Values(5, 6));
+
+/// All schedules with all options on all groupings, alone and with ranks that share sequences.
+TEST_P(EveryProgram, MeetsWhatItMeansLaunchesInOneOrderAndComesToItsEnd) {
   std::set<std::string> names;
-  for_each_program(
-      GetParam(), [&](const schedule::Request& request, const schedule::Program& program) {
-        ASSERT_EQ(disorder_of(whole_job(program)), "") << name_of(request);
-        for (const schedule::Communicator& communicator : program.communicators)
-          names.insert(communicator.name);
-      });
+  const auto visit = [&](const schedule::Request& request) {
+    if (HasFatalFailure())
+      return;
+    SCOPED_TRACE(name_of(request));
+    const schedule::Program program = schedule::build(request);
+    expect_communicators(program);
+    expect_an_end(program);
+    expect_one_order(whole_job(program));
+    for (const schedule::Communicator& communicator : program.communicators)
+      names.insert(communicator.name);
+  };
+  const auto specs = schedule::shapes::joined(
+      {schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
+  schedule::shapes::for_each_request(GetParam(), specs, 2, 2, visit);
+  schedule::shapes::for_each_shared(GetParam(), specs, 1, visit);
   EXPECT_TRUE(names.contains("world"));
   EXPECT_EQ(names.contains("context0.tails"), GetParam() != 5);
 }

@@ -53,19 +53,16 @@ TEST(Broadcast, GivesEveryRankTheTextOfOne) {
 }
 
 TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
-  EXPECT_EQ(library_line(
-                "MPICH Version:      4.2.1\nMPICH Release date: Wed\nMPICH Device:       ch4:ucx\n"
-                "MPICH configure:    --prefix=/owned/joe\n"),
-      "MPICH 4.2.1, device ch4:ucx");
-  EXPECT_EQ(
-      library_line(
-          "Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),
-      "Open MPI v5.0.3");
-  EXPECT_EQ(
-      library_line(
-          "MPI VERSION    : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)\nMPI BUILD INFO : Sat\n"),
-      "MPI VERSION : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)");
-  EXPECT_EQ(library_line(""), "");
+  for (const auto& [version, line] :
+      {std::pair{
+           "MPICH Version:      4.2.1\nMPICH Device:       ch4:ucx\nMPICH configure:    /joe\n",
+           "MPICH 4.2.1, device ch4:ucx"},
+          {"Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3",
+              "Open MPI v5.0.3"},
+          {"MPI VERSION    : CRAY MPICH version 8.1 (ANL base 3.4a2)\nMPI BUILD INFO : Sat\n",
+              "MPI VERSION : CRAY MPICH version 8.1 (ANL base 3.4a2)"},
+          {"", ""}})
+    EXPECT_EQ(library_line(version), line);
   EXPECT_FALSE(library_version().empty());
 }
 

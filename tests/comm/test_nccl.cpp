@@ -64,7 +64,7 @@ TEST(Rounds, NeedFewSplitsForManyGroups) {
   EXPECT_EQ(nccl::rounds(plans).size(), 1u);
 }
 
-int count(const Nccl& made, Call kind, nccl::Queue queue) {
+int count(const Made& made, Call kind, nccl::Queue queue) {
   return static_cast<int>(
       std::ranges::count_if(made.fake.launches, [&](const FakeNccl::Launch& launch) {
         return launch.call.kind == kind && launch.queue == queue;
@@ -83,7 +83,7 @@ protected:
 TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   const int ranks = ranks_of_job();
   const schedule::Program plan = program(ranks, Kind::nccl);
-  Nccl made(plan);
+  Made made(Kind::nccl, plan);
   const int rank = made.transport->rank(), peers = std::min(ranks - 1, 2);
   const auto plans = nccl::plan_communicators(plan);
   EXPECT_EQ(made.fake.communicators, 1 + std::ranges::count_if(plans, [&](const auto& p) {
@@ -98,14 +98,13 @@ TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   const int shared = 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
   for (const Lane lane : {Lane::inputs_group, Lane::inputs_recv})
     EXPECT_EQ(count(made, Call::reduce, made.queue(lane)), shared);
-  EXPECT_EQ(made.fake.changes_of_queue, 0);
   EXPECT_THAT(made.transport->sent(), testing::Each(0U)) << "nothing of a step has been sent";
   EXPECT_TRUE(made.transport->on_stream());
 }
 
 TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   World world(Kind::nccl);
-  const FakeNccl& fake = world.nccl->fake;
+  const FakeNccl& fake = world.made->fake;
   const int groups = fake.groups;
   const std::size_t launches = fake.launches.size();
   Values out(Dtype::fp32, 250), in(Dtype::fp32, 250), nothing(Dtype::fp32, 0);
@@ -117,12 +116,12 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
   for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
     EXPECT_EQ(launch.queue,
-        world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
+        world.made->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
-  Nccl made(program(ranks, Kind::nccl));
+  Made made(Kind::nccl, program(ranks, Kind::nccl));
   for (const auto& [elements, broadcasts] : {std::pair{10 * ranks, 0}, {10 * ranks - 1, ranks}}) {
     Values values(Dtype::bf16, elements);
     (void)made.transport->start(Lane::inputs_group, Call::all_gather, values.collective(0));
@@ -132,7 +131,7 @@ TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
 }
 
 TEST_F(NcclTransport, EndsInOrder) {
-  Nccl made(program(ranks_of_job(), Kind::nccl));
+  Made made(Kind::nccl, program(ranks_of_job(), Kind::nccl));
   made.transport = nullptr;
   EXPECT_EQ(
       std::tuple(made.fake.closed, made.fake.aborted), std::tuple(made.fake.communicators, 0));
@@ -148,7 +147,7 @@ TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
 }
 
 TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
-  Nccl made(program(ranks_of_job(), Kind::nccl));
+  Made made(Kind::nccl, program(ranks_of_job(), Kind::nccl));
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
   made.fake.failure = "the cable is unplugged";

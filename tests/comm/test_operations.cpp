@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations of all lanes at once, by one thread in any order or by a thread for each lane: what
 // moves and what is added up must be the same as with one operation after the other.
-#include <cmath>
-#include <functional>
-#include <random>
 #include "this_run.hpp"
 #include "transports.hpp"
 
@@ -11,7 +8,7 @@ namespace minitaw::comm::test {
 namespace {
 MINITAW_ON_TRANSPORTS(Operations, over_mpi);
 
-constexpr int lanes = schedule::lanes - 1;  // of communication
+constexpr int lanes = static_cast<int>(communication_lanes);
 
 Lane lane_at(int index) {
   return static_cast<Lane>(1 + index % lanes);
@@ -43,9 +40,6 @@ std::vector<Item> draw(std::uint32_t seed, int count) {
   return items;
 }
 
-using Start = std::function<Transport::Started()>;
-using Queues = std::array<std::deque<Start>, lanes>;  ///< what a rank starts on each lane, in order
-
 /// The buffers of this rank for a list of items, and its part in each.
 class Work {
 public:
@@ -55,9 +49,7 @@ public:
       Values& values = values_.emplace_back(item.dtype, item.elements);
       landing_.emplace_back(item.dtype, item.elements);
       for (std::int64_t i = 0; i < item.elements; ++i)  // sums depend on the order of addition
-        values.set(i,
-            std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) *
-                std::exp2(world.rank % 5));
+        values.set(i, rough(world.rank, i + static_cast<std::int64_t>(k)));
     }
   }
 
@@ -129,28 +121,6 @@ private:
   const std::vector<Item>& items_;
   std::deque<Values> values_, landing_;
 };
-
-/// One thread executes the queues: a lane by chance, on which it starts or advances an operation.
-void by_one_thread(Queues queues, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::array<Transport::Started, lanes> open;
-  const auto busy = [&] {
-    return std::ranges::any_of(open, [](const auto& o) { return o != nullptr; }) ||
-           std::ranges::any_of(queues, [](const auto& q) { return !q.empty(); });
-  };
-  while (busy()) {
-    const std::size_t lane = random() % lanes;
-    if (open[lane] != nullptr) {
-      if (!open[lane]->advance())
-        std::this_thread::yield();
-      if (open[lane]->done())
-        open[lane] = nullptr;
-    } else if (!queues[lane].empty()) {
-      open[lane] = queues[lane].front()();
-      queues[lane].pop_front();
-    }
-  }
-}
 
 /// With delays that differ from rank to rank; another thread reads the counters meanwhile.
 void by_a_thread_for_each_lane(

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <cmath>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <gtest/gtest.h>
+#include <random>
 #include <thread>
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
@@ -53,78 +57,44 @@ enum class Kind {
   nccl,    ///< over a stand-in for NCCL; complete when a call returns
 };
 
-/// Transports with the memory that they need.
-struct Host {
-  explicit Host(const schedule::Program& program)
-      : staging(2 * communication_lanes * schedule::piece_bytes),
-        transport(mpi::make_transport(MPI_COMM_WORLD, program, staging)) {}
-
-  std::vector<std::byte> staging;
-  std::unique_ptr<Transport> transport;
-};
-
 /// Slots are few and small: messages of a test go round them several times, and neither number nor
 /// size divides them.
 inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
 
-struct Staged {
-  explicit Staged(const schedule::Program& program)
-      : pinned(communication_lanes * staged_slots * staged_piece, std::byte{0x5a}) {
-    mpi::LaneMemories lanes;
-    for (std::size_t l = 0; l < communication_lanes; ++l)
-      lanes[l + 1] = {.piece_bytes = staged_piece,
-          .slots = std::span(pinned).subspan(
-              l * staged_slots * staged_piece, staged_slots * staged_piece),
-          .copier = &copiers[l]};
-    transport = mpi::make_transport(MPI_COMM_WORLD, program, lanes, "mpi staged");
+/// A transport with the memory that it needs.
+struct Made {
+  Made(Kind kind, const schedule::Program& program) {
+    constexpr std::size_t of_lane = staged_slots * staged_piece;
+    if (kind == Kind::host) {
+      memory.resize(2 * communication_lanes * schedule::piece_bytes);
+      transport = mpi::make_transport(MPI_COMM_WORLD, program, memory);
+    } else if (kind == Kind::staged) {
+      memory.resize(communication_lanes * of_lane, std::byte{0x5a});
+      mpi::LaneMemories lanes;
+      for (std::size_t l = 0; l < communication_lanes; ++l)
+        lanes[l + 1] = {.piece_bytes = staged_piece,
+            .slots = std::span(memory).subspan(l * of_lane, of_lane),
+            .copier = &copiers[l]};
+      transport = mpi::make_transport(MPI_COMM_WORLD, program, lanes, "mpi staged");
+    } else {
+      memory.resize(nccl::scratch_bytes(program));
+      nccl::Options options{.scratch = memory};
+      for (std::size_t l = 1; l < schedule::lanes; ++l)
+        options.queues[l] = &queues[l];
+      transport = nccl::make_transport(MPI_COMM_WORLD, program, fake, options);
+    }
   }
 
-  std::vector<std::byte> pinned;
+  [[nodiscard]] nccl::Queue queue(Lane lane) { return &queues[index_of(lane)]; }
+
+  std::vector<std::byte> memory;
   std::array<LazyCopier, communication_lanes> copiers;
-  std::unique_ptr<Transport> transport;
-};
-
-struct Nccl {
-  explicit Nccl(const schedule::Program& program) : scratch(nccl::scratch_bytes(program)) {
-    transport = nccl::make_transport(
-        MPI_COMM_WORLD, program, fake, {.queues = queues(), .scratch = scratch});
-  }
-
-  /// Something to tell the queues of lanes by.
-  [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() {
-    std::array<nccl::Queue, schedule::lanes> all{};
-    for (std::size_t l = 1; l < lanes.size(); ++l)
-      all[l] = &lanes[l];
-    return all;
-  }
-
-  [[nodiscard]] nccl::Queue queue(Lane lane) { return queues()[index_of(lane)]; }
-
   FakeNccl fake;
-  std::array<int, schedule::lanes> lanes{};
-  std::vector<std::byte> scratch;
+  std::array<int, schedule::lanes> queues{};  ///< something to tell them by
   std::unique_ptr<Transport> transport;
 };
 
-template <class Owner>
-std::shared_ptr<Transport> build(const schedule::Program& program) {
-  const auto owner = std::make_shared<Owner>(program);
-  return {owner, owner->transport.get()};
-}
-
-struct Maker {
-  const char* name;
-  std::shared_ptr<Transport> (*build)(const schedule::Program&);
-};
-
-inline const Maker makers[] = {  // by Kind
-    {"host", build<Host>},
-    {"staged", build<Staged>},
-    {"nccl", build<Nccl>}};
-
-inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& program) {
-  return makers[static_cast<std::size_t>(kind)].build(program);
-}
+inline constexpr const char* kind_names[] = {"host", "staged", "nccl"};
 
 /// What tests run on: every transport, and those whose operations move only when they are advanced.
 inline const auto every_kind = testing::Values(Kind::host, Kind::staged, Kind::nccl);
@@ -133,7 +103,7 @@ inline const auto over_mpi = testing::Values(Kind::host, Kind::staged);
 #define MINITAW_ON_TRANSPORTS(suite, kinds)                                                        \
   class suite : public testing::TestWithParam<Kind> {};                                            \
   INSTANTIATE_TEST_SUITE_P(On, suite, kinds, [](const auto& which) {                               \
-    return makers[static_cast<std::size_t>(which.param)].name;                                     \
+    return kind_names[static_cast<std::size_t>(which.param)];                                      \
   })
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
@@ -180,23 +150,53 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   return p;
 }
 
-/// A transport of the whole job.
+/// What a rank starts on each lane, in order.
+using Start = std::function<Transport::Started()>;
+using Queues = std::array<std::deque<Start>, communication_lanes>;
+
+/// One thread executes the queues: a lane by chance, on which it starts or advances an operation.
+inline void by_one_thread(Queues queues, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::array<Transport::Started, communication_lanes> open;
+  std::vector<std::size_t> busy;
+  for (std::size_t lane = 0; lane < communication_lanes; ++lane)
+    if (!queues[lane].empty())
+      busy.push_back(lane);
+  while (!busy.empty()) {
+    const std::size_t lane = busy[random() % busy.size()];
+    if (open[lane] == nullptr) {
+      open[lane] = queues[lane].front()();
+      queues[lane].pop_front();
+    } else if (!open[lane]->advance())
+      std::this_thread::yield();
+    if (open[lane] != nullptr && open[lane]->done())
+      open[lane] = nullptr;
+    if (open[lane] == nullptr && queues[lane].empty())
+      std::erase(busy, lane);
+  }
+}
+
+/// A transport of the whole job, or another one of its kind that executes the same program.
 struct World {
-  explicit World(Kind which)
+  explicit World(Kind which) : World(which, program(ranks_of_job(), which)) {}
+
+  World(Kind which, schedule::Program planned)
       : kind(which),
-        nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
-        built(nccl == nullptr ? build(which, plan)
-                              : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
+        plan(std::move(planned)),
+        made(std::make_shared<Made>(which, plan)),
+        built(made, made->transport.get()) {}
 
-  World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
+  explicit World(std::shared_ptr<Transport> other)
+      : plan(program(ranks_of_job())),
+        built(std::move(other)) {}
 
-  Kind kind;
-  int ranks = ranks_of_job();
-  schedule::Program plan = program(ranks, kind);
-  std::shared_ptr<Nccl> nccl;
+  Kind kind = Kind::staged;
+  schedule::Program plan;
+  std::shared_ptr<Made> made;
   std::shared_ptr<Transport> built;
   Transport& transport = *built;
-  int rank = transport.rank(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int ranks = ranks_of_job(), rank = transport.rank(), next = (rank + 1) % ranks,
+      previous = (rank + ranks - 1) % ranks;
 
   [[nodiscard]] const std::vector<int>& members(int communicator) const {
     return plan.communicators[communicator].ranks;
@@ -218,38 +218,19 @@ struct World {
   /// Executes messages: what is sent in order on one lane, what is received on another one at the
   /// same time.
   void exchange(const std::vector<Message>& messages) {
-    if (nccl != nullptr)
-      nccl->fake.complete_later = true;
-    std::array<std::deque<Message>, 2> left;
-    for (const Message& message : messages)
-      left[message.send].push_back(message);
-    std::array<Transport::Started, 2> open;
-    Backoff backoff({});
-    for (bool busy = true; busy;) {
-      busy = false;
-      bool moved = false;
-      for (const bool send : {false, true}) {
-        if (open[send] != nullptr && !open[send]->done())
-          moved |= open[send]->advance();
-        else if (left[send].empty())
-          continue;
-        else {
-          open[send] =
-              transport.start(send ? Lane::inputs_send : Lane::inputs_recv, left[send].front());
-          left[send].pop_front();
-          moved = true;
-        }
-        busy = true;
-      }
-      if (moved)
-        backoff = Backoff({});
-      else
-        backoff.once();
+    const bool later = kind == Kind::nccl;
+    if (later)
+      made->fake.complete_later = true;
+    Queues queues;
+    for (const Message& message : messages) {
+      const Lane lane = message.send ? Lane::inputs_send : Lane::inputs_recv;
+      queues[index_of(lane) - 1].push_back([=, this] { return transport.start(lane, message); });
     }
-    if (nccl == nullptr)
+    by_one_thread(std::move(queues), 0);
+    if (!later)
       return;
-    nccl->fake.finish();
-    nccl->fake.complete_later = false;
+    made->fake.finish();
+    made->fake.complete_later = false;
   }
 
   /// Of this rank in the communicator; -1 if it is not a member.
@@ -272,14 +253,16 @@ public:
   [[nodiscard]] const Values& get() const { return *this; }
 
   [[nodiscard]] float at(std::int64_t i) const {
-    return dtype_ == Dtype::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
+    if (dtype_ == Dtype::fp32)
+      return reinterpret_cast<const float*>(bytes_.data())[i];
+    return to_float(reinterpret_cast<const Bf16*>(bytes_.data())[i]);
   }
 
   void set(std::int64_t i, float value) {
     if (dtype_ == Dtype::fp32)
-      store(i, value);
+      reinterpret_cast<float*>(data())[i] = value;
     else
-      store(i, to_bf16(value));
+      reinterpret_cast<Bf16*>(data())[i] = to_bf16(value);
   }
 
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
@@ -299,18 +282,6 @@ public:
   }
 
 private:
-  template <class T>
-  [[nodiscard]] T load(std::int64_t i) const {
-    T value;
-    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
-    return value;
-  }
-
-  template <class T>
-  void store(std::int64_t i, T value) {
-    std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
-  }
-
   Dtype dtype_;
   std::int64_t elements_;
   std::vector<std::byte> bytes_;  ///< one byte more than needed: no one may touch it
@@ -334,6 +305,11 @@ inline Values contribution_of(int rank, Dtype dtype, std::int64_t elements) {
   for (std::int64_t i = 0; i < elements; ++i)
     values.set(i, contribution(rank, i));
   return values;
+}
+
+/// A value whose sums depend on the order of addition.
+inline float rough(int rank, std::int64_t i) {
+  return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
 }
 
 /// Executes a collective on this rank's contribution; returns how many elements are not what they

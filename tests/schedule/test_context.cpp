@@ -17,8 +17,7 @@ using shapes::for_each_shared, shapes::name_of, shapes::shared;
 
 class SharedSequences : public testing::TestWithParam<int> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, SharedSequences, testing::Values(2, 3, 4, 6));
+INSTANTIATE_TEST_SUITE_P(Ranks, SharedSequences, testing::Values(2, 3, 4, 6));
 
 /// All specs; for many ranks a quarter of them, as fewer ranks have seen them all.
 std::vector<std::string> specs_for(int ranks) {
@@ -354,9 +353,10 @@ const std::vector<Defect> defects = {
     {"more_blocks_than_there_are_segments", Rule::fresh_reads, [](Program& p) { ++p.blocks[0]; }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Defects, BrokenContext, testing::ValuesIn(defects), [](const auto& defect) {
-  return defect.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(
+    Defects, BrokenContext, testing::ValuesIn(defects), [](const auto& defect) {
+      return defect.param.name;
+    });
 
 TEST_P(BrokenContext, ByTheRuleThatKnowsIt) {
   Program program = example(GetParam().spec);

@@ -11,7 +11,8 @@ namespace {
 using shapes::for_each_request, shapes::name_of;
 constexpr int any_n = 2, any_copies = 64;
 
-/// All specs; for more than four ranks a quarter of them in turn, as fewer ranks have seen them all.
+/// All specs; for more than four ranks a quarter of them in turn, as fewer ranks have seen them
+/// all.
 std::vector<std::string> specs_for(int ranks) {
   std::vector<std::string> all = shapes::joined({shapes::other_specs(),
                                shapes::tawpipe_specs(),

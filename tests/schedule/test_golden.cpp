@@ -27,10 +27,8 @@ class GoldenPrograms : public testing::TestWithParam<Golden> {};
 
 INSTANTIATE_TEST_SUITE_P(Of,
     GoldenPrograms,
-    testing::Values(Golden{"tawpipe", 4, 4},
-        Golden{"ddp", 2, 4},
-        Golden{"fsdp", 2, 4},
-        Golden{"zb1", 4, 3}),
+    testing::Values(
+        Golden{"tawpipe", 4, 4}, Golden{"ddp", 2, 4}, Golden{"fsdp", 2, 4}, Golden{"zb1", 4, 3}),
     [](const auto& golden) { return golden.param.spec; });
 
 /// On two groups of two ranks.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Generated programs train as a plain step does, in whichever order their lanes go on: the reference
-// simulator runs them on numbers and knows nothing of the validator.
+// Generated programs train as a plain step does, in whichever order their lanes go on: the
+// reference simulator runs them on numbers and knows nothing of the validator.
 #include <gtest/gtest.h>
 #include "schedule/shapes.hpp"
 

@@ -40,7 +40,6 @@ TEST_P(Scale, TenThousandRanksTakeTheMemoryOfOneReplica) {
   EXPECT_TRUE(test::sanitized || peak_bytes() < gibibyte / 4) << peak_bytes();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, Scale, testing::Values("tawpipe", "zb2"));
+INSTANTIATE_TEST_SUITE_P(Schedules, Scale, testing::Values("tawpipe", "zb2"));
 }  // namespace
 }  // namespace minitaw::schedule
