@@ -259,6 +259,25 @@ TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
   EXPECT_LE(fake.most_under_way(), schedule::lanes - 1) << "each lane has one at a time";
 }
 
+/// Rank 0 of a program, whose lanes are threads.
+struct Rank0 {
+  Rank0(
+      const schedule::Program& executed, Start::Function function, const tests::Faults& faults = {})
+      : program(executed),
+        start(std::move(function)),
+        solo(program),
+        executor(program,
+            0,
+            start,
+            solo,
+            {.waiting = policy, .make_queues = tests::faulty_queues(faults)}) {}
+
+  schedule::Program program;
+  Start start;
+  comm::SoloTransport solo;
+  Executor executor;
+};
+
 /// A transfer that comes to its end when something else has happened.
 class Until final : public comm::Operation {
 public:
@@ -274,18 +293,15 @@ private:
 };
 
 TEST(Executor, LetsNoLaneWaitForAnother) {
-  const schedule::Program program = two_ways();
   bool received = false;
-  Start start([&](const Action& action) -> comm::Transport::Started {
+  Rank0 rank(two_ways(), [&](const Action& action) -> comm::Transport::Started {
     if (action.lane == schedule::Lane::inputs_send)
       return std::make_unique<Until>(received);
     if (action.lane == schedule::Lane::inputs_recv)
       received = true;
     return nullptr;
   });
-  comm::SoloTransport solo(program);
-  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  EXPECT_GT(executor.step(), 0);
+  EXPECT_GT(rank.executor.step(), 0);
 }
 
 /// What waits for a transfer, or for another lane, is no delay of the rank's own.
@@ -303,22 +319,20 @@ rank 1 slots w1 owned
   Executor* asked = nullptr;
   Standing receiving, computing;
   std::atomic<int> under_way = 0;
-  Start start([&](const Action& action) -> comm::Transport::Started {
+  Rank0 rank(program, [&](const Action& action) -> comm::Transport::Started {
     if (action.lane != schedule::Lane::compute)
       return std::make_unique<Slow>(5, under_way, [&] { receiving = asked->standing(); });
     computing = asked->standing();
     return nullptr;
   });
-  comm::SoloTransport solo(program);
-  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  asked = &executor;
-  EXPECT_EQ(executor.standing().lanes, "");
-  (void)executor.step();
+  asked = &rank.executor;
+  EXPECT_EQ(asked->standing().lanes, "");
+  (void)asked->step();
   EXPECT_EQ(receiving.unexplained, "");
   EXPECT_THAT(receiving.lanes, testing::HasSubstr("\n  inputs_recv in tick 0 recv W0 w0 <- r1"));
   EXPECT_THAT(receiving.lanes, testing::HasSubstr(", waits for inputs_recv:1"));
   EXPECT_EQ(computing.unexplained, "has not finished F s0 m0 w0 h0 a0 x0");
-  EXPECT_EQ(executor.standing().unexplained, "");
+  EXPECT_EQ(asked->standing().unexplained, "");
 }
 
 // Its first action begins late, and the action that comes first in the program ends last.
@@ -334,37 +348,29 @@ rank 0 slots h1 a1 x1 owned 0
 rank 1 slots w1 owned
    0 inputs_recv     recv W0 w0 <- r0
 )");
-  Start start([](const Action& action) {
+  const auto start = [](const Action& action) {
     if (action.kind == schedule::Kind::send)
       std::this_thread::sleep_for(milliseconds(60));
     return nullptr;
-  });
-  comm::SoloTransport solo(program);
-  Executor executor(program,
-      0,
-      start,
-      solo,
-      {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
-  const double before = host_seconds(), seconds = executor.step();
+  };
+  Rank0 rank(program, start, {.late = milliseconds(50)});
+  const double before = host_seconds(), seconds = rank.executor.step();
   EXPECT_LE(seconds, host_seconds() - before);
   EXPECT_GE(seconds, 0.11);
-  for (const Span& span : executor.spans())
+  for (const Span& span : rank.executor.spans())
     EXPECT_GE(span.begin - span.ready, 0.05);
 }
 
 TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
-  const schedule::Program program = two_ways();
   std::atomic<int> under_way = 0;
-  Start start([&](const Action& action) -> comm::Transport::Started {
+  Rank0 rank(two_ways(), [&](const Action& action) -> comm::Transport::Started {
     if (action.lane == schedule::Lane::inputs_recv)
       throw std::runtime_error("the wire is cut");
     if (action.lane == schedule::Lane::compute)
       return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
   });
-  comm::SoloTransport solo(program);
-  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  EXPECT_THAT([&] { (void)executor.step(); },
+  EXPECT_THAT([&] { (void)rank.executor.step(); },
       testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
 }
 }  // namespace
