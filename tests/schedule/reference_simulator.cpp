@@ -2,7 +2,6 @@
 // The reference simulator: executes a program on the numbers of reference_step.hpp, its lanes in
 // any order that waits allow.
 #include <map>
-#include <numeric>
 #include <random>
 #include <utility>
 #include "schedule/reference_step.hpp"
@@ -19,8 +18,8 @@ struct Wrong {
 /// An action under way.
 struct Running {
   int action = -1;
-  std::array<Buffer, 4> held;  // its slots as it found them
-  std::array<Buffer, 4> left;  // and as it left them until it ends
+  Buffers held;  // its slots as it found them
+  Buffers left;  // and as it left them until it ends
 };
 
 struct LaneState {
@@ -74,33 +73,6 @@ private:
 
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
 
-  [[nodiscard]] int width(SlotClass cls) const {
-    if (of_embeddings(cls))
-      return per_part * p_.embeddings_parts;
-    const bool per_micro_batch = cls == SlotClass::saved || cls == SlotClass::deferred ||
-                                 cls == SlotClass::hidden || cls == SlotClass::squares;
-    return per_micro_batch ? 1 : p_.shard_parts;
-  }
-
-  /// What the rank keeps of each of its shards, and of the embeddings.
-  [[nodiscard]] Run owned_run(int r) const {
-    const int each = p_.shard_parts / p_.owned_parts;
-    return {p_.ranks[r].part * each, (p_.ranks[r].part + 1) * each};
-  }
-
-  [[nodiscard]] Run embeddings_run(int r) const {
-    const int part = p_.ranks[r].embeddings_part;
-    return part < 0 ? parts_run(0, p_.embeddings_parts) : parts_run(part, part + 1);
-  }
-
-  /// What an action touches of its slot k.
-  [[nodiscard]] Run touched(const Action& a, int k) const {
-    const int all = width(a.slots[k].cls);
-    if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
-      return {0, all};
-    return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
-  }
-
   Buffer junk(int size) {
     Buffer buffer(size);
     for (Number& n : buffer)
@@ -113,15 +85,15 @@ private:
     for (int c = 0; c < slot_classes; ++c)
       for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
         const auto cls = static_cast<SlotClass>(c);
-        Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
+        Buffer& buffer = rank.slots[{cls, i}] = junk(width(p_, cls));
         if (cls == SlotClass::embeddings)
           put(buffer,
-              embeddings_run(r),
-              within(first_embeddings(p_.embeddings_parts), embeddings_run(r)));
+              embeddings_run(p_, r),
+              within(first_embeddings(p_.embeddings_parts), embeddings_run(p_, r)));
         if (cls == SlotClass::owned)
           put(buffer,
-              owned_run(r),
-              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
+              owned_run(p_, r),
+              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(p_, r)));
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
@@ -185,14 +157,14 @@ private:
       check_join(r);
     Running& running = s.running.emplace_back();
     running.action = i;
-    for (int k = 0; k < 4; ++k)
+    for (std::size_t k = 0; k < most_operands; ++k)
       if (a.slots[k].valid())
         running.held[k] = slot(r, a.slots[k]);
     for (const Access& access : accesses(a, r))
-      for (int k = 0; k < 4; ++k)
+      for (std::size_t k = 0; k < most_operands; ++k)
         if (access.write && a.slots[k] == access.slot)
-          put(slot(r, access.slot), touched(a, k), junk(touched(a, k).size()));
-    for (int k = 0; k < 4; ++k)
+          put(slot(r, access.slot), touched(p_, a, k), junk(touched(p_, a, k).size()));
+    for (std::size_t k = 0; k < most_operands; ++k)
       if (a.slots[k].valid())
         running.left[k] = slot(r, a.slots[k]);
   }
@@ -263,10 +235,10 @@ private:
   /// Inputs must be as they were found, outputs as they were left: no other action worked on them.
   void check_untouched(int r, const Running& running) {
     const Action& a = at(r, running.action);
-    for (int k = 0; k < 4; ++k) {
+    for (std::size_t k = 0; k < most_operands; ++k) {
       if (!a.slots[k].valid())
         continue;
-      const Run run = touched(a, k);
+      const Run run = touched(p_, a, k);
       if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
         throw Wrong{"changed under an action"};
     }
@@ -276,7 +248,9 @@ private:
     const int i = ranks_[e.rank].lanes[e.lane].running[e.member].action;
     const Action& a = at(e.rank, i);
     if (!is_communication(a.kind))
-      return compute(e.rank, a, take(e.rank, i));
+      return compute(p_, e.rank, a, take(e.rank, i).held, [&](std::size_t k) -> Buffer& {
+        return slot(e.rank, a.slots[k]);
+      });
     const Sides sides = sides_[{e.rank, i}];
     for (const auto& [r, k] : sides)
       if (at(r, k).shard != a.shard || at(r, k).parts != a.parts)
@@ -288,13 +262,13 @@ private:
                                  : std::pair(sides[1], sides[0]);
     const Running sent = take(from.first, from.second);
     take(to.first, to.second);
-    put_moved(to, within(sent.held[0], touched(at(from.first, from.second), 0)));
+    put_moved(to, within(sent.held[0], touched(p_, at(from.first, from.second), 0)));
   }
 
   /// Into what a side of a transfer touches.
   void put_moved(const std::pair<int, int>& side, const Buffer& content) {
     const Action& a = at(side.first, side.second);
-    put(slot(side.first, a.slots[0]), touched(a, 0), content);
+    put(slot(side.first, a.slots[0]), touched(p_, a, 0), content);
   }
 
   void collective(const Sides& sides) {
@@ -304,7 +278,7 @@ private:
       const Action& a = at(r, i);
       if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
         throw Wrong{"calls differ"};
-      in[r] = within(take(r, i).held[0], touched(a, 0));
+      in[r] = within(take(r, i).held[0], touched(p_, a, 0));
     }
     Buffer sum(in.begin()->second.size());
     for (const auto& [r, buffer] : in)
@@ -337,91 +311,16 @@ private:
     }
   }
 
-  void compute(int r, const Action& a, const Running& now) {
-    const auto in = [&](int k) { return now.held[k][0]; };
-    const auto out = [&](int k) -> Buffer& { return slot(r, a.slots[k]); };
-    // Gradients: the new content is the old one plus, or nothing but, what is added.
-    const auto add = [&](int k, const std::vector<int>& numbers, const auto& gradient) {
-      out(k) = now.held[k];
-      for (const int i : numbers)
-        out(k)[i] = (a.accumulates ? now.held[k][i] : 0) + gradient(i);
-    };
-    std::vector<int> shard(p_.shard_parts);
-    std::iota(shard.begin(), shard.end(), 0);
-    const int m = a.micro_batch;
-    switch (a.kind) {
-    case Kind::embed:
-      out(0) = {embed(picked(now.held[1], positions(p_, End::embedding)), m)};
-      break;
-    case Kind::forward:
-      out(1) = {in(2)};
-      out(2) = {forward(in(2), now.held[0], a.shard)};
-      break;
-    case Kind::loss: {
-      const Buffer head = picked(now.held[1], positions(p_, End::head));
-      out(0) = {loss(in(0), head, m)};
-      add(2, positions(p_, End::head), [&](int part) {
-        return head_gradient(in(0), head, m, part);
-      });
-      break;
-    }
-    case Kind::backward:
-      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
-      add(3, shard, [&](int part) { return weight_gradient(in(2), in(1), a.shard, part); });
-      break;
-    case Kind::backward_input:
-      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
-      out(3) = {in(2)};
-      break;
-    case Kind::backward_weight:
-      add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
-      break;
-    case Kind::embed_backward:
-      add(1, positions(p_, End::embedding), [&](int part) {
-        return embed_gradient(in(0), m, part);
-      });
-      break;
-    case Kind::square: {
-      const Run run = updated(r, a);
-      Number sum = a.accumulates ? now.held[1][0] : 0;
-      for (int i = run.begin; i < run.end; ++i)
-        sum += square(now.held[0][i]);
-      out(1) = {sum};
-      break;
-    }
-    case Kind::update: update_weights(r, a, now); break;
-    case Kind::zero: out(0) = Buffer(now.held[0].size()); break;
-    case Kind::accumulate:
-      for (int i = touched(a, 0).begin; i < touched(a, 0).end; ++i)
-        out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
-      break;
-    case Kind::load: put(out(1), touched(a, 1), within(now.held[0], touched(a, 0))); break;
-    default: break;
-    }
-  }
-
-  /// What a rank updates of a shard or of the embeddings.
-  [[nodiscard]] Run updated(int r, const Action& a) const {
-    return of_embeddings(a.payload) ? parts_run(a.shard, a.shard + 1) : owned_run(r);
-  }
-
-  void update_weights(int r, const Action& a, const Running& now) {
-    const Run run = updated(r, a);
-    Buffer& out = slot(r, a.slots[0]) = now.held[0];
-    for (int i = run.begin; i < run.end; ++i)
-      out[i] = update(now.held[0][i], now.held[1][i], a.slots[2].valid() ? now.held[2][0] : 0);
-  }
-
   void compare() {
     const Weights right = expected(p_);
     for (int r = 0; r < count(); ++r) {
       for (int h = 0; h < static_cast<int>(p_.ranks[r].owned_shards.size()); ++h)
-        if (within(ranks_[r].slots[{SlotClass::owned, h}], owned_run(r)) !=
-            within(right.shards[p_.ranks[r].owned_shards[h]], owned_run(r)))
+        if (within(ranks_[r].slots[{SlotClass::owned, h}], owned_run(p_, r)) !=
+            within(right.shards[p_.ranks[r].owned_shards[h]], owned_run(p_, r)))
           throw Wrong{"wrong weights"};
       for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::embeddings)]; ++e)
-        if (within(ranks_[r].slots[{SlotClass::embeddings, e}], embeddings_run(r)) !=
-            within(right.embeddings, embeddings_run(r)))
+        if (within(ranks_[r].slots[{SlotClass::embeddings, e}], embeddings_run(p_, r)) !=
+            within(right.embeddings, embeddings_run(p_, r)))
           throw Wrong{"wrong embeddings"};
     }
   }

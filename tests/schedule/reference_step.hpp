@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <numeric>
 #include <vector>
 #include "schedule/program.hpp"
 
@@ -117,6 +118,106 @@ inline Number update(Number w, Number gradient, Number squares) {
   return mix(mix(mix(10, w), gradient), squares);
 }
 
+// What actions do to buffers.
+
+inline int width(const Program& p, SlotClass cls) {
+  if (of_embeddings(cls))
+    return per_part * p.embeddings_parts;
+  return row_of(cls).data == Data::shard ? p.shard_parts : 1;
+}
+
+/// What the rank keeps of each of its shards, and of the embeddings.
+inline Run owned_run(const Program& p, int r) {
+  const int each = p.shard_parts / p.owned_parts;
+  return {p.ranks[r].part * each, (p.ranks[r].part + 1) * each};
+}
+
+inline Run embeddings_run(const Program& p, int r) {
+  const int part = p.ranks[r].embeddings_part;
+  return part < 0 ? parts_run(0, p.embeddings_parts) : parts_run(part, part + 1);
+}
+
+/// What an action touches of its slot k.
+inline Run touched(const Program& p, const Action& a, std::size_t k) {
+  const int all = width(p, a.slots[k].cls);
+  if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
+    return {0, all};
+  return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
+}
+
+using Buffers = std::array<Buffer, most_operands>;
+
+/// `held`: what a local action found in its slots, `out`: where it leaves its results.
+inline void compute(
+    const Program& p, int r, const Action& a, const Buffers& held, const auto& out) {
+  const auto in = [&](std::size_t k) { return held[k][0]; };
+  // Gradients: the new content is the old one plus, or nothing but, what is added.
+  const auto add = [&](std::size_t k, const std::vector<int>& numbers, const auto& gradient) {
+    out(k) = held[k];
+    for (const int i : numbers)
+      out(k)[i] = (a.accumulates ? held[k][i] : 0) + gradient(i);
+  };
+  const auto add_shard = [&](std::size_t k, Number x, Number saved) {
+    std::vector<int> all(p.shard_parts);
+    std::iota(all.begin(), all.end(), 0);
+    add(k, all, [&](int part) { return weight_gradient(x, saved, a.shard, part); });
+  };
+  // What slices of a micro-batch leave to each other: of operand k.
+  const auto extended = [&](std::size_t k, Number x) {
+    return (out(k) = {mix(a.extends ? in(k) : 0, x)})[0];
+  };
+  const Run updated = of_embeddings(a.payload) ? parts_run(a.shard, a.shard + 1) : owned_run(p, r);
+  const int m = a.micro_batch;
+  switch (a.kind) {
+  case Kind::embed: out(0) = {embed(picked(held[1], positions(p, End::embedding)), m)}; break;
+  case Kind::forward: {
+    const Number x = p.slices > 1 ? mix(in(2), extended(3, in(2))) : in(2);
+    out(1) = {in(2)};
+    out(2) = {forward(x, held[0], a.shard)};
+    break;
+  }
+  case Kind::loss: {
+    const Buffer head = picked(held[1], positions(p, End::head));
+    out(0) = {loss(in(0), head, m)};
+    add(2, positions(p, End::head), [&](int part) { return head_gradient(in(0), head, m, part); });
+    break;
+  }
+  case Kind::backward:
+  case Kind::backward_input: {
+    const Number x = p.slices > 1 ? mix(mix(in(2), in(4)), extended(5, in(2))) : in(2);
+    out(2) = {backward(x, in(1), held[0], a.shard)};
+    if (a.kind == Kind::backward)
+      add_shard(3, x, in(1));
+    else
+      out(3) = {x};
+    break;
+  }
+  case Kind::backward_weight: add_shard(2, in(1), in(0)); break;
+  case Kind::embed_backward:
+    add(1, positions(p, End::embedding), [&](int part) { return embed_gradient(in(0), m, part); });
+    break;
+  case Kind::square: {
+    Number sum = a.accumulates ? in(1) : 0;
+    for (int i = updated.begin; i < updated.end; ++i)
+      sum += square(held[0][i]);
+    out(1) = {sum};
+    break;
+  }
+  case Kind::update:
+    out(0) = held[0];
+    for (int i = updated.begin; i < updated.end; ++i)
+      out(0)[i] = update(held[0][i], held[1][i], a.slots[2].valid() ? in(2) : 0);
+    break;
+  case Kind::zero: out(0) = Buffer(held[0].size()); break;
+  case Kind::accumulate:
+    for (int i = touched(p, a, 0).begin; i < touched(p, a, 0).end; ++i)
+      out(1)[i] = held[0][i] + (a.accumulates ? held[1][i] : 0);
+    break;
+  case Kind::load: put(out(1), touched(p, a, 1), within(held[0], touched(p, a, 0))); break;
+  default: break;
+  }
+}
+
 struct Weights {
   std::vector<Buffer> shards;
   Buffer embeddings;
@@ -130,23 +231,35 @@ inline Weights expected(const Program& p) {
     weights.push_back(first_weights(s, p.shard_parts));
   Buffer embeddings = first_embeddings(p.embeddings_parts),
          embeddings_gradient(per_part * p.embeddings_parts);
-  for (int m = 0; m < p.micro_batches; ++m) {
-    Number x = embed(picked(embeddings, embedding), m);
-    std::vector<Number> saved;
-    for (int s = 0; s < p.shards; ++s) {
-      saved.push_back(x);
-      x = forward(x, weights[s], s);
+  for (int first = 0; first < p.micro_batches; first += p.slices) {
+    // Slices of a micro-batch go forward in order and come back in reverse.
+    std::vector<std::vector<Number>> saved(p.slices);
+    std::vector<Number> keys(p.shards), key_gradients(p.shards), states(p.slices);
+    const auto leave = [&](std::vector<Number>& to, int s, Number x) {
+      return to[s] = mix(to[s], x);
+    };
+    for (int k = 0; k < p.slices; ++k) {
+      Number x = embed(picked(embeddings, embedding), first + k);
+      for (int s = 0; s < p.shards; ++s) {
+        saved[k].push_back(x);
+        x = forward(p.slices > 1 ? mix(x, leave(keys, s, x)) : x, weights[s], s);
+      }
+      for (const int i : head)
+        embeddings_gradient[i] += head_gradient(x, picked(embeddings, head), first + k, i);
+      states[k] = loss(x, picked(embeddings, head), first + k);
     }
-    for (const int i : head)
-      embeddings_gradient[i] += head_gradient(x, picked(embeddings, head), m, i);
-    x = loss(x, picked(embeddings, head), m);
-    for (int s = p.shards - 1; s >= 0; --s) {
-      for (int i = 0; i < p.shard_parts; ++i)
-        gradients[s][i] += weight_gradient(x, saved[s], s, i);
-      x = backward(x, saved[s], weights[s], s);
+    for (int k = p.slices - 1; k >= 0; --k) {
+      Number x = states[k];
+      for (int s = p.shards - 1; s >= 0; --s) {
+        if (p.slices > 1)
+          x = mix(mix(x, keys[s]), leave(key_gradients, s, x));
+        for (int i = 0; i < p.shard_parts; ++i)
+          gradients[s][i] += weight_gradient(x, saved[k][s], s, i);
+        x = backward(x, saved[k][s], weights[s], s);
+      }
+      for (const int i : embedding)
+        embeddings_gradient[i] += embed_gradient(x, first + k, i);
     }
-    for (const int i : embedding)
-      embeddings_gradient[i] += embed_gradient(x, m, i);
   }
   Number squares = 0;
   for (const Buffer& gradient : gradients)

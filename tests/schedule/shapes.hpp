@@ -3,14 +3,7 @@
 #include "fixtures.hpp"
 #include "schedule/registry.hpp"
 
-namespace minitaw::schedule {
-/// Whether the registry takes the request.
-inline bool possible(const Request& request) {
-  return test::refusal_of([&] { check(request); }).empty();
-}
-}  // namespace minitaw::schedule
-
-/// The requests that the property tests go through.
+/// The requests that tests of all programs go through.
 namespace minitaw::schedule::shapes {
 /// Groupings of P ranks: every number of equal groups, and some unequal ones.
 inline std::vector<topology::Groups> groupings(int ranks) {
@@ -27,38 +20,33 @@ inline std::vector<topology::Groups> groupings(int ranks) {
     if (ranks % d != 0)
       result.emplace_back(rising);
     result.emplace_back(one_large);
-    one_large = std::vector<int>(one_large.rbegin(), one_large.rend());
-    result.emplace_back(one_large);
+    result.emplace_back(std::vector<int>(one_large.rbegin(), one_large.rend()));
   }
   if (ranks >= 6)
-    result.emplace_back(std::vector<int>{1, 2, ranks - 3});
-  if (ranks >= 7)
-    result.emplace_back(std::vector<int>{2, 1, ranks - 5, 2});
+    result.emplace_back(std::vector<int>{2, 1, ranks - 3});
   return result;
 }
 
 /// Numbers of layers from P to 2 P + 1: both ends and some between.
 inline std::vector<int> layer_counts(int ranks) {
-  if (ranks == 1)
-    return {1, 2, 3};
   return {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
 }
 
-/// TawPipe with every combination of its options that changes the program.
+/// TawPipe with combinations of its options that change the program.
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
-  for (const char* more : {":dbs=off",
-           ":dbs=off:prefetch=3",
-           ":dbs=off:cco=off",
-           ":shards=block",
-           ":shards=block:rails=2:prefetch=3",
-           ":shards=block:gwps=off",
-           ":shards=block:dbs=off",
-           ":rails=2",
-           ":rails=3:prefetch=2",
-           ":rails=64",
-           ":rails=2:cco=off"})
-    result.push_back(std::string("tawpipe") + more);
+  for (const char* more : {"dbs=off",
+           "dbs=off:prefetch=3",
+           "dbs=off:cco=off",
+           "shards=block",
+           "shards=block:rails=2:prefetch=3",
+           "shards=block:gwps=off",
+           "shards=block:dbs=off",
+           "rails=2",
+           "rails=3:prefetch=2",
+           "rails=64",
+           "rails=2:cco=off"})
+    result.push_back(std::string("tawpipe:") + more);
   for (const char* gwps : {"on", "off"})
     for (const char* cco : {"on", "off"})
       for (const char* prefetch : {"1", "2", "3"})
@@ -77,8 +65,6 @@ inline std::vector<std::string> keeping_specs() {
           const std::string kept = std::string(reshard) + reduce;
           if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's'))
             continue;
-          if (std::string(form) == "fsdp" && kept.find("group") != std::string::npos)
-            continue;
           result.push_back(
               std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
         }
@@ -94,8 +80,10 @@ inline std::vector<std::string> keeping_specs() {
 
 /// Every other schedule of the registry, alone and with each option away from its default.
 inline std::vector<std::string> other_specs() {
-  std::vector<std::string> result = {
-      "fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};
+  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3",
+      "1f1b:blocking=on:chunks=3",
+      "1f1b:slices=3:cut=even",
+      "zb1:slices=5"};
   for (const Entry& entry : registry()) {
     if (entry.one_rank || entry.needs_file || entry.name == "tawpipe")
       continue;
@@ -139,7 +127,7 @@ void for_each_request(int ranks,
             continue;
           const Request request = with_enough_layers(
               {parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
-          if (!possible(request))
+          if (!is_buildable(request))
             continue;
           ++turn;
           visit(request);
@@ -160,9 +148,35 @@ void for_each_shared(
     if (ranks % context == 0)
       for_each_request(ranks, specs, most_n, ranks, [&](const Request& whole) {
         const Request request = shared(whole, context);
-        if (possible(request))
+        if (is_buildable(request))
           visit(request);
       });
+}
+
+/// Calls `visit` for one in `stride` of the requests for P ranks: every spec, grouping, number of
+/// replicas and of ranks that share sequences. Numbers of micro-batches and layers, and clipped
+/// gradients, take turns; pipelines take any number of micro-batches.
+void for_some(int ranks, const std::vector<std::string>& specs, int stride, const auto& visit) {
+  const std::vector<int> layers = layer_counts(ranks);
+  std::size_t turn = 0;
+  for (const topology::Groups& groups : groupings(ranks))
+    for (const std::string& spec : specs)
+      for (const int replicas : {1, 2, 3})
+        for (const int context : {1, 2, 3}) {
+          if (ranks % (replicas * context) != 0)
+            continue;
+          Request request = shared({parse_spec(spec), groups}, context);
+          const bool pipeline = entry_of(request.spec.name).passes_activations;
+          const int n = 1 + turn % 3;
+          request.replicas = replicas;
+          request.micro_batches = pipeline ? replicas * (1 + turn % (2 * ranks + 1)) : n * ranks;
+          request.layers = layers[turn % layers.size()];
+          request.clips = turn % 4 == 0;
+          request.key_parts = context > 1 ? n : 1;
+          request = with_enough_layers(request);
+          if (is_buildable(request) && turn++ % stride == 0)
+            visit(request);
+        }
 }
 
 inline std::string name_of(const Request& request) {
@@ -170,6 +184,7 @@ inline std::string name_of(const Request& request) {
          std::to_string(request.micro_batches) + " micro-batches, " +
          std::to_string(request.layers) + " layers" +
          (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "") +
-         (request.context > 1 ? ", context " + std::to_string(request.context) : "");
+         (request.context > 1 ? ", context " + std::to_string(request.context) : "") +
+         (request.clips ? ", clipped" : "");
 }
 }  // namespace minitaw::schedule::shapes

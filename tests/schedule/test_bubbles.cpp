@@ -3,7 +3,6 @@
 // flight: what the papers say of their orders, found by executing the programs.
 #include <gtest/gtest.h>
 #include <iterator>
-#include <tuple>
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
@@ -27,10 +26,6 @@ struct Times {
   }
 };
 
-void PrintTo(const Times& t, std::ostream* out) {
-  *out << t.f << " " << t.b << " " << t.w;
-}
-
 /// Of one rank: from its first visit to its last.
 struct Window {
   double begin = 1e300, end = 0, busy = 0;
@@ -42,13 +37,9 @@ std::vector<Window> windows_of(const Program& program, const Times& times) {
   const auto spans = simulate(program, [&](int, const Action& a) { return times.of(a.kind); });
   std::vector<Window> windows(spans.size());
   for (std::size_t r = 0; r < spans.size(); ++r)
-    for (std::size_t i = 0; i < spans[r].size(); ++i) {
-      const auto& [ready, begin, end] = spans[r][i];
-      if (end == begin)
-        continue;
-      Window& w = windows[r];
-      w = {std::min(w.begin, begin), std::max(w.end, end), w.busy + (end - begin)};
-    }
+    for (const auto& [ready, begin, end] : spans[r])
+      if (Window& w = windows[r]; end > begin)
+        w = {std::min(w.begin, begin), std::max(w.end, end), w.busy + (end - begin)};
   return windows;
 }
 
@@ -56,133 +47,136 @@ double seconds_of(const Program& program, const Times& times) {
   return std::ranges::max(windows_of(program, times), {}, &Window::end).end;
 }
 
-int saved_slots(const Program& program, int rank) {
-  return program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::saved)];
+int slots_of(const Program& program, int rank, SlotClass cls) {
+  return program.ranks[rank].slots[index_of(cls)];
 }
 
-class Bubbles : public testing::TestWithParam<std::tuple<int, Times>> {
-protected:
-  [[nodiscard]] static int stages() { return std::get<0>(GetParam()); }
-
-  [[nodiscard]] static Times times() { return std::get<1>(GetParam()); }
-
-  /// Enough micro-batches for a steady state, and more.
-  static void with_programs(const std::string& schedule, const auto& check) {
-    for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
-      for (const int groups : {1, stages() / 2, stages()}) {
-        const Request request{parse_spec(schedule),
-            topology::Groups::equal(stages(), groups),
-            micro_batches,
-            4 * stages()};
-        SCOPED_TRACE(shapes::name_of(request));
-        check(build(request));
+/// Calls check(program, p, times) for p stages and ratios of T_F, T_B and T_W, with enough
+/// micro-batches for a steady state, and more.
+void with_programs(const std::string& spec, const auto& check) {
+  for (const int p : {4, 7})
+    for (const Times& times : {Times{1, 1, 1}, {1, 1.33, 1}, {1, 2, 1}, {1, 1.5, 0.6}})
+      for (const int micro_batches : {2 * p, 2 * p + 3}) {
+        const Request request{
+            parse_spec(spec), topology::Groups::equal(p, p), micro_batches, 4 * p};
+        SCOPED_TRACE(shapes::name_of(request) + ", T_B " + std::to_string(times.b));
+        check(build(request), p, times);
       }
-  }
-};
+}
 
-/// Windows of ZB-H2 begin T_F later from stage to stage: the bubble is inside a stage's own.
-TEST_P(Bubbles, OfOneForwardOneBackwardAndZeroBubble) {
-  const auto [f, b, w] = times();
-  const int p = stages();
-  const double all = f + b + w;
-  for (const auto& [spec, step] :
-      {std::pair{"1f1b", all}, {"zb1", f + b - w}, {"zb2", f + b - 2 * w}})
-    with_programs(spec, [&, spec = std::string(spec), step = step](const Program& program) {
-      const auto windows = windows_of(program, times());
-      for (int i = 0; i < p; ++i) {
-        EXPECT_EQ(saved_slots(program, i), spec == "1f1b" ? p - i : spec == "zb1" ? p : 2 * p - 1);
-        EXPECT_NEAR(windows[i].bubble(), (p - 1 - i) * step, 1e-9);
-        EXPECT_NEAR(windows[i].begin, spec == "zb2" ? i * f : windows[i].begin, 1e-9);
-      }
-      const double first = windows[0].end, any = std::ranges::max(windows, {}, &Window::end).end,
-                   expected = (p - 1) * step + program.micro_batches * all;
-      EXPECT_NEAR(spec == "1f1b" ? first : spec == "zb1" ? any : expected, expected, 1e-9);
-    });
+/// (p - 1 - i) (T_F + T_BW) / k at stage i where a slice takes a k-th, (p - 1) of it for the step;
+/// ZB-H1 has T_F + T_B - T_W instead, ZB-H2 T_F + T_B - 2 T_W, and its windows begin T_F later from
+/// stage to stage. (p - i - 1 + k) / k micro-batches in flight. Keys of slices stay until the first
+/// slice has come back, when p - i - 2 + 2 k slices have gone forward; one gradient at a time.
+TEST(Bubbles, OfOneForwardOneBackwardAndZeroBubble) {
+  for (const int k : {1, 2, 3, 8})
+    for (const std::string name : {"1f1b", "zb1", "zb2"}) {
+      if (name == "zb2" && k > 1)
+        continue;
+      with_programs(name + (k > 1 ? ":slices=" + std::to_string(k) : ""),
+          [&](const Program& program, int p, const Times& whole) {
+            const Times times{whole.f / k, whole.b / k, whole.w / k};
+            const double step = name == "1f1b"  ? times.all()
+                                : name == "zb1" ? times.f + times.b - times.w
+                                                : times.f + times.b - 2 * times.w;
+            const auto windows = windows_of(program, times);
+            for (int i = 0; i < p; ++i) {
+              EXPECT_NEAR(windows[i].bubble(), (p - 1 - i) * step, 1e-9);
+              EXPECT_EQ(slots_of(program, i, SlotClass::saved),
+                  name == "1f1b"  ? p - i - 1 + k
+                  : name == "zb1" ? p - 1 + k
+                                  : 2 * p - 1);
+              if (name == "zb2") {
+                EXPECT_NEAR(windows[i].begin, i * times.f, 1e-9);
+              }
+              if (name == "1f1b") {
+                EXPECT_EQ(slots_of(program, i, SlotClass::prefix),
+                    k > 1 ? 2 + (p - i - 2 + k - 1) / k : 0);
+              }
+              EXPECT_EQ(slots_of(program, i, SlotClass::prefix_gradient), k > 1 ? 1 : 0);
+            }
+            if (name != "zb2") {
+              EXPECT_NEAR(seconds_of(program, times),
+                  (p - 1) * step + program.micro_batches * times.all(),
+                  1e-9);
+            }
+          });
+    }
 }
 
 /// v chunks a rank: visits and bubble take a v-th of the time (Narayanan et al., SC'21), with (p -
-/// 1) / v more kept.
-TEST_P(Bubbles, InterleavedOneForwardOneBackward) {
+/// 1) / v more kept. Rounds that are not full have gaps.
+TEST(Bubbles, InterleavedOneForwardOneBackward) {
   for (const int chunks : {2, 3, 4})
-    with_programs("1f1b:chunks=" + std::to_string(chunks), [chunks](const Program& program) {
-      if (program.micro_batches % stages() != 0)
-        return;  // rounds that are not full have gaps
-      const auto windows = windows_of(program, times());
-      for (int i = 0; i < stages(); ++i)
-        EXPECT_EQ(saved_slots(program, i),
-            std::min(
-                2 * (stages() - i) - 1 + (chunks - 1) * stages(), chunks * program.micro_batches));
-      EXPECT_NEAR(
-          windows[0].end, (stages() - 1 + chunks * program.micro_batches) * times().all(), 1e-9);
-    });
+    with_programs("1f1b:chunks=" + std::to_string(chunks),
+        [chunks](const Program& program, int p, const Times& times) {
+          const int m = program.micro_batches;
+          if (m % p != 0)
+            return;
+          for (int i = 0; i < p; ++i)
+            EXPECT_EQ(slots_of(program, i, SlotClass::saved),
+                std::min(2 * (p - i) - 1 + (chunks - 1) * p, chunks * m));
+          EXPECT_NEAR(windows_of(program, times)[0].end, (p - 1 + chunks * m) * times.all(), 1e-9);
+        });
 }
 
 /// No rank stands still between its first visit and its last if all halves take as long, with 2 p
 /// halves of activations of p micro-batches on every rank, as the first of 1F1B has (Qi et al.,
 /// arXiv 2405.15362).
-TEST_P(Bubbles, ZeroBubbleV) {
-  with_programs("zbv", [](const Program& program) {
+TEST(Bubbles, ZeroBubbleV) {
+  with_programs("zbv", [](const Program& program, int p, const Times&) {
     const auto windows = windows_of(program, {1, 1, 1});
-    for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(saved_slots(program, i), 2 * stages());
+    for (int i = 0; i < p; ++i) {
+      EXPECT_EQ(slots_of(program, i, SlotClass::saved), 2 * p);
       EXPECT_NEAR(windows[i].begin, i, 1e-9);
       EXPECT_NEAR(windows[i].bubble(), 0, 1e-9);
     }
   });
 }
 
-/// End of a step in which a rank waits for nothing but the messages that its next visit needs.
+/// End of a step in which stage i waits for nothing but the messages that its next visit needs.
 double dependent_seconds(const Program& program, const Times& times, double message) {
-  std::vector<std::vector<Action>> visits(program.ranks.size());
-  std::vector<std::size_t> next(visits.size()), rank_of(program.shards);
-  std::vector<double> free(visits.size());
-  std::map<std::tuple<int, int, bool>, double> done;  // by shard, micro-batch and direction
-  for (std::size_t r = 0; r < visits.size(); ++r) {
+  const int p = std::ssize(program.ranks);
+  std::vector<std::vector<Action>> visits(p);
+  std::vector<std::size_t> next(p);
+  std::vector<double> free(p);
+  std::map<std::tuple<int, int, bool>, double> arrival;  // by stage, micro-batch and direction
+  for (int i = 0; i < p; ++i)
     std::ranges::copy_if(
-        program.ranks[r].actions, std::back_inserter(visits[r]), is_visit, &Action::kind);
-    for (const int shard : program.ranks[r].owned_shards)
-      rank_of[shard] = r;
-  }
+        program.ranks[i].actions, std::back_inserter(visits[i]), is_visit, &Action::kind);
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t r = 0; r < visits.size(); ++r)
-      for (; next[r] < visits[r].size(); ++next[r], moved = true) {
-        const Action& v = visits[r][next[r]];
+    for (int i = 0; i < p; ++i)
+      for (; next[i] < visits[i].size(); ++next[i], moved = true) {
+        const Action& v = visits[i][next[i]];
         const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
-        const int before = v.shard + (forward ? -1 : 1);
-        if (passes && before >= 0 && before < program.shards) {
-          const auto sent = done.find({before, v.micro_batch, forward});
-          if (sent == done.end())
+        if (passes && i != (forward ? 0 : p - 1)) {
+          const auto sent = arrival.find({i, v.micro_batch, forward});
+          if (sent == arrival.end())
             break;
-          free[r] = std::max(free[r], sent->second + (rank_of[before] == r ? 0 : message));
+          free[i] = std::max(free[i], sent->second);
         }
-        free[r] += times.of(v.kind);
+        free[i] += times.of(v.kind);
         if (passes)
-          done[{v.shard, v.micro_batch, forward}] = free[r];
+          arrival[{i + (forward ? 1 : -1), v.micro_batch, forward}] = free[i] + message;
       }
   }
   return std::ranges::max(free);
 }
 
 /// The order of messages in a lane and the reuse of slots hold nothing up.
-TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
-  const std::map<std::string, double> longest = {{"1f1b", 0.9}, {"zb1", 0.9}, {"zb2", 0.3}};
-  for (const auto& [schedule, most] : longest)
-    for (const double message : {0.1 * most, most}) {
-      const Program program = build(
-          {parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), 2 * stages()});
-      const auto spans = simulate(program, [&](int, const Action& a) {
-        return a.kind == Kind::send ? message : times().of(a.kind);
-      });
-      EXPECT_NEAR(idle(program, spans).seconds, dependent_seconds(program, times(), message), 1e-9)
-          << schedule << ", messages of " << message;
-    }
+TEST(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
+  for (const auto& [name, longest] : {std::pair{"1f1b", 0.9}, {"zb1", 0.9}, {"zb2", 0.3}})
+    with_programs(name, [&, most = longest](const Program& program, int, const Times& times) {
+      for (const double message : {0.1 * most, most}) {
+        const auto spans = simulate(program, [&](int, const Action& a) {
+          return a.kind == Kind::send ? message : times.of(a.kind);
+        });
+        EXPECT_NEAR(idle(program, spans).seconds, dependent_seconds(program, times, message), 1e-9)
+            << message;
+      }
+    });
 }
-
-INSTANTIATE_TEST_SUITE_P(Stages,
-    Bubbles,
-    testing::Combine(testing::Values(4, 8),
-        testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1}, Times{1, 1.5, 0.6})));
 
 /// Seconds of a step in which all ranks begin a tick together.
 double lock_step_seconds(const Program& program, const Times& times) {
@@ -197,26 +191,26 @@ double lock_step_seconds(const Program& program, const Times& times) {
 }
 
 /// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind.
+/// Ranks that need not wait are no slower.
 TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
   const Times times{1, 1.5, 1};
-  for (int ranks = 2; ranks <= 9; ++ranks)
-    for (int n = 1; n <= 4; ++n) {
+  for (const int ranks : {2, 3, 5, 8})
+    for (const int n : {1, 2, 3}) {
       const Program program =
           build({parse_spec("weipipe"), topology::Groups({ranks}), n * ranks, ranks});
       const double turns = n * ranks + ranks - 1, seconds = lock_step_seconds(program, times);
       EXPECT_NEAR(seconds, turns * times.all(), 1e-9) << ranks << " ranks, N " << n;
-      EXPECT_LE(seconds_of(program, times), seconds + 1e-9)
-          << "ranks that need not wait are no slower";
+      EXPECT_LE(seconds_of(program, times), seconds + 1e-9);
     }
 }
 
 /// Group k is k ticks behind the first; D - 1 more, one for the last gradients (2 N P + D, as
-/// published) and a fetch.
+/// published) and a fetch. Fetched one tick ahead, two groups need not wait.
 TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
   const Times times{1, 1.5, 1};
-  for (int groups = 1; groups <= 6; ++groups)
-    for (int size = 2; size <= 3; ++size)
-      for (int n = 1; n <= 3; ++n) {
+  for (const int groups : {1, 2, 3, 5})
+    for (const int size : {2, 3})
+      for (const int n : {1, 3}) {
         const int ranks = groups * size;
         const Program program = build(
             {parse_spec("tawpipe"), topology::Groups::equal(ranks, groups), n * ranks, ranks});
@@ -224,36 +218,19 @@ TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
         EXPECT_EQ(ticks(program).total, 2 * n * ranks + groups + 1);
         const double useful = n * ranks * times.all(), seconds = seconds_of(program, times);
         EXPECT_LE(seconds, lock_step_seconds(program, times) + 1e-9);
-        EXPECT_NEAR(groups <= 2 ? seconds : useful, useful, 1e-9)
-            << "fetched one tick ahead, two need not wait";
+        EXPECT_NEAR(groups <= 2 ? seconds : useful, useful, 1e-9);
       }
-}
-
-/// Six blocks on four ranks: shards of a block each are six, of which ranks own one or two. A visit
-/// of a shard of two takes twice as long, so four shards hold up groups of one rank.
-TEST(WeightPipelines, ShardsOfTawPipeAreThoseOfRanksOrOfBlocks) {
-  const auto program_of = [](const char* spec) {
-    return build({parse_spec(spec), topology::Groups::equal(4, 4), 8, 6});
-  };
-  const Program of_ranks = program_of("tawpipe"), of_blocks = program_of("tawpipe:shards=block");
-  EXPECT_EQ(std::tuple(of_ranks.shards, of_blocks.shards), std::tuple(4, 6));
-  std::vector<std::size_t> owned;
-  for (const RankProgram& rank : of_blocks.ranks)
-    owned.push_back(rank.owned_shards.size());
-  EXPECT_EQ(owned, (std::vector<std::size_t>{2, 2, 1, 1}));
-  EXPECT_EQ(cut_of(of_blocks).shards, 6);
 }
 
 /// Schedules in which ranks do not lean on one another's computation never stand still.
 TEST(WeightPipelines, RanksInStepNeverIdle) {
   const Times times{1, 1.5, 1};
   for (const char* spec : {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
-    for (const int groups : {1, 2, 3, 6})
-      for (const int n : {1, 3}) {
-        const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 6 * n, 6};
-        EXPECT_NEAR(seconds_of(build(request), times), 6 * n * times.all(), 1e-9)
-            << shapes::name_of(request);
-      }
+    for (const int groups : {1, 3, 6}) {
+      const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 18, 6};
+      EXPECT_NEAR(seconds_of(build(request), times), 18 * times.all(), 1e-9)
+          << shapes::name_of(request);
+    }
 }
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pipelines whose orders are in files: those that PyTorch wrote (tests/schedule/data), our own, and
 // bad ones.
-#include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <gmock/gmock.h>
-#include <iterator>
 #include <map>
 #include <regex>
 #include "fixtures.hpp"
@@ -57,36 +53,8 @@ Request request_of(const std::string& spec,
       folder};
 }
 
-struct Published {
-  const char* file;
-  int ranks, stages, micro_batches;
-};
-
-class PublishedFiles : public testing::TestWithParam<Published> {};
-
-TEST_P(PublishedFiles, AreProgramsInTheirOrder) {
-  const auto& [file, ranks, stages, micro_batches] = GetParam();
-  const std::string spec = std::string("csv:file=") + file;
-  const Program program = build(request_of(spec, ranks, micro_batches, stages, MINITAW_DATA));
-  EXPECT_EQ(validate(program), std::nullopt);
-  EXPECT_EQ(program.shards, stages);
-  std::ifstream lines(std::filesystem::path(MINITAW_DATA) / file);
-  EXPECT_EQ(
-      actions_in(to_torch_csv(program)), actions_in({std::istreambuf_iterator<char>(lines), {}}));
-  EXPECT_EQ(
-      validate(build(request_of(spec, 2 * ranks, 2 * micro_batches, stages, MINITAW_DATA, 2))),
-      std::nullopt);
-}
-
-INSTANTIATE_TEST_SUITE_P(Orders,
-    PublishedFiles,
-    testing::Values(Published{"dualpipev_2x5.csv", 2, 4, 5},
-        Published{"zbv_3x6.csv", 3, 6, 6},
-        Published{"interleaved_zero_bubble_2x4.csv", 2, 4, 4},
-        Published{"interleaved_1f1b_3x6_comms.csv", 3, 6, 6}));
-
 /// A folder with the file a.csv.
-class OwnFiles : public test::InFolder {
+class Orders : public test::InFolder {
 protected:
   void write(const std::string& text) const { InFolder::write("a.csv", text); }
 
@@ -95,100 +63,98 @@ protected:
       int micro_batches,
       int layers,
       int replicas = 1,
-      const char* spec = "csv:file=a.csv") const {
+      const std::string& spec = "csv:file=a.csv") const {
     return test::refusal_of(
         [&] { check(request_of(spec, ranks, micro_batches, layers, folder_, replicas)); });
   }
 };
 
-TEST_F(OwnFiles, ComeBackAsTheSamePrograms) {
-  for (const char* spec : {"1f1b", "1f1b:chunks=3", "zb1", "zb2", "zbv"})
-    for (const int ranks : {1, 2, 4})
-      for (const int micro_batches : {1, 3, 8}) {
-        const Program program = build(request_of(spec, ranks, micro_batches, 3 * ranks));
-        write(to_torch_csv(program));
-        Program again =
-            build(request_of("csv:file=a.csv", ranks, micro_batches, 3 * ranks, folder_));
-        again.schedule = program.schedule;
-        EXPECT_EQ(to_text(again), to_text(program));
-      }
+TEST_F(Orders, OfPyTorchAreProgramsInTheirOrder) {
+  for (const auto& [file, ranks, stages, micro_batches] : {std::tuple{"dualpipev_2x5.csv", 2, 4, 5},
+           {"zbv_3x6.csv", 3, 6, 6},
+           {"interleaved_zero_bubble_2x4.csv", 2, 4, 4},
+           {"interleaved_1f1b_3x6_comms.csv", 3, 6, 6}}) {
+    const std::string spec = std::string("csv:file=") + file;
+    const auto built = [&, n = ranks, m = micro_batches, s = stages](int replicas) {
+      return build_valid(request_of(spec, replicas * n, replicas * m, s, MINITAW_DATA, replicas));
+    };
+    const Program program = built(1);
+    EXPECT_EQ(program.shards, stages);
+    EXPECT_EQ(
+        actions_in(to_torch_csv(program)), actions_in(read(std::string(MINITAW_DATA "/") + file)));
+    (void)built(2);
+  }
 }
 
-TEST_F(OwnFiles, MayPutStagesAnywhere) {
+TEST_F(Orders, ComeBackAsTheSamePrograms) {
+  for (const char* spec : {"1f1b", "1f1b:chunks=3", "zb1", "zb2", "zbv"})
+    for (const auto& [ranks, micro_batches] : {std::pair{1, 1}, {2, 3}, {4, 8}}) {
+      const Program program = build(request_of(spec, ranks, micro_batches, 3 * ranks));
+      write(to_torch_csv(program));
+      Program again = build(request_of("csv:file=a.csv", ranks, micro_batches, 3 * ranks, folder_));
+      again.schedule = program.schedule;
+      EXPECT_EQ(to_text(again), to_text(program));
+    }
+}
+
+TEST_F(Orders, MayPutStagesAnywhere) {
   write("1F0,,,3F0,3I0,1B0,3W0\n0F0,2F0,,2B0,,,0I0,0W0\n");
-  EXPECT_EQ(validate(build(request_of("csv:file=a.csv", 2, 1, 4, folder_))), std::nullopt);
+  EXPECT_NO_THROW((void)build_valid(request_of("csv:file=a.csv", 2, 1, 4, folder_)));
 }
 
 /// The sum goes with the name, and a file that has changed is refused where the old sum is named.
-TEST_F(OwnFiles, AreComparedWithTheDeckAndKnownByTheirSum) {
+TEST_F(Orders, AreComparedWithTheDeckAndKnownByTheirSum) {
+  using test::Says;
   write("0F0,,0B0,\r\n1F0,1B0\r\n");
   EXPECT_EQ(said(2, 1, 2) + said(4, 2, 2, 2), "");
-  EXPECT_EQ(said(3, 1, 4), "ranks: a.csv is for 2, not 3; use ranks = 2");
-  EXPECT_EQ(said(4, 4, 2, 2), "micro_batches: a.csv is for 2, not 4; use micro_batches = 2");
-  EXPECT_EQ(said(2, 1, 1), "layers: a.csv is for 2, not 1; use layers = 2");
+  EXPECT_THAT(said(3, 1, 4), Says({"ranks: a.csv", "use ranks = 2"}));
+  EXPECT_THAT(said(4, 4, 2, 2), Says({"use micro_batches = 2"}));
+  EXPECT_THAT(said(2, 1, 1), Says({"use layers = 2"}));
   const std::string spec = to_text(settled(request_of("csv:file=a.csv", 2, 1, 2, folder_), 1));
   EXPECT_THAT(spec, testing::MatchesRegex("csv:file=a.csv:sum=[0-9a-f]+"));
-  EXPECT_EQ(said(2, 1, 2, 1, spec.c_str()), "");
+  EXPECT_EQ(said(2, 1, 2, 1, spec), "");
   write("0F0,,0I0,0W0\n1F0,1B0\n");
-  EXPECT_THAT(said(2, 1, 2, 1, spec.c_str()), testing::EndsWith("it has changed"));
+  EXPECT_THAT(said(2, 1, 2, 1, spec), Says({"it has changed"}));
   std::filesystem::remove(path("a.csv"));
-  EXPECT_THAT(
-      said(2, 1, 2), testing::EndsWith("a.csv cannot be read: no such file, or no permission"));
+  EXPECT_THAT(said(2, 1, 2), Says({"a.csv cannot be read"}));
 }
 
 /// `--set` names it from the working folder; where both folders have one, the deck's counts.
-TEST_F(OwnFiles, AreLookedForInTheWorkingFolderToo) {
+TEST_F(Orders, AreLookedForInTheWorkingFolderToo) {
   const auto before = std::filesystem::current_path();
-  const std::filesystem::path deck = path("deck");
-  std::filesystem::create_directory(deck);
   write("0F0,,0B0,\r\n1F0,1B0\r\n");
   const auto ranks_of = [&] {
-    return build(request_of("csv:file=a.csv", 2, 1, 2, deck.string())).ranks.size();
+    return build(request_of("csv:file=a.csv", 2, 1, 2, path("deck"))).ranks.size();
   };
   std::filesystem::current_path(path("."));
   EXPECT_EQ(ranks_of(), 2U);
-  std::ofstream(deck / "a.csv") << "0F0,0B0\n";
+  InFolder::write("deck/a.csv", "0F0,0B0\n");
   EXPECT_THAT(test::refusal_of(ranks_of), testing::StartsWith("ranks: a.csv is for 1"));
-  std::filesystem::remove(deck / "a.csv");
-  std::filesystem::remove("a.csv");
-  EXPECT_THAT(test::refusal_of(ranks_of), testing::HasSubstr("deck/a.csv or a.csv cannot be read"));
   std::filesystem::current_path(before);
 }
 
-/// A bad file, and the sentence without its beginning.
+/// A bad file, where it is wrong, and part of what is said of it.
 TEST(TorchCsv, SaysWhereAFileIsWrong) {
-  const std::vector<std::pair<std::string, std::string>> bad = {
-      {"", "row 1: a rank that computes nothing; give it a stage"},
-      {"0F0,0B0\n,,\n", "row 2: a rank that computes nothing; give it a stage"},
-      {"0F0,0X0,0B0",
-          "row 1, column 2: \"0X0\" is no action; write stage, F, I, W or B, micro-batch, for "
-          "example 0F0"},
-      {"0F0,0B", "row 1, column 2: \"0B\" is no action"},
-      {"F0", "row 1, column 1: \"F0\" is no action"},
-      {"0F0x", "row 1, column 1: \"0F0x\" is no action"},
-      {"0F1000000", "row 1, column 1: \"0F1000000\" is no action"},
-      {"(0F0;0B0)OVERLAP", "row 1, column 1: \"(0F0\" is no action"},
-      {"0F0,1F0,1B0,0B0\n1F1,1B1",
-          "row 2, column 1: stage 1 is in row 1 too; a stage has one rank"},
-      {"0F0,0F0",
-          "row 1, column 2: 0F0 follows \"F\" of this stage and micro-batch; each has F, then B, "
-          "or I and later W"},
-      {"0B0,0F0", "row 1, column 1: 0B0 follows \"\" of"},
-      {"0F0,0W0,0I0", "row 1, column 2: 0W0 follows \"F\" of"},
-      {"0F0,0B0,0W0", "row 1, column 3: 0W0 follows \"FB\" of"},
-      {"0F0,0I0",
-          "row 1: stage 0 has \"FI\" of micro-batch 0, from 0; each has F, then B, or I and later "
-          "W"},
-      {"0F0,0B0,0F1", "row 1: stage 0 has \"F\" of micro-batch 1"},
-      {"0F1,0B1", "row 1: stage 0 has \"\" of micro-batch 0"},
-      {"0F0,0B0\n2F0,2B0", "row 2: no rank has stage 1; they count from 0"},
-      {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1",
-          "row 1, column 2: 0B0 waits for stage 1, which waits for what comes later in this row: a "
-          "deadlock"},
-      {"1F0,0F0,1B0,0B0", "row 1, column 1: 1F0 waits for stage 0, which"}};
-  for (const auto& [text, expected] : bad)
-    EXPECT_THAT(test::refusal_of([&, &text = text] { (void)read_torch_csv(text, "a.csv"); }),
-        testing::StartsWith("schedule: a.csv, " + expected))
+  for (const auto& [text, where, says] : {std::tuple{"", "row 1:", "computes nothing"},
+           {"0F0,0B0\n,,\n", "row 2:", "computes nothing"},
+           {"0F0,0X0,0B0", "row 1, column 2:", "\"0X0\" is no action"},
+           {"0F0,0B", "row 1, column 2:", "is no action"},
+           {"F0", "row 1, column 1:", "is no action"},
+           {"0F0x", "row 1, column 1:", "is no action"},
+           {"0F1000000", "row 1, column 1:", "is no action"},
+           {"(0F0;0B0)OVERLAP", "row 1, column 1:", "is no action"},
+           {"0F0,1F0,1B0,0B0\n1F1,1B1", "row 2, column 1:", "stage 1 is in row 1 too"},
+           {"0F0,0F0", "row 1, column 2:", "0F0 follows \"F\""},
+           {"0B0,0F0", "row 1, column 1:", "0B0 follows \"\""},
+           {"0F0,0W0,0I0", "row 1, column 2:", "0W0 follows \"F\""},
+           {"0F0,0B0,0W0", "row 1, column 3:", "0W0 follows \"FB\""},
+           {"0F0,0I0", "row 1:", "stage 0 has \"FI\" of micro-batch 0"},
+           {"0F1,0B1", "row 1:", "stage 0 has \"\" of micro-batch 0"},
+           {"0F0,0B0\n2F0,2B0", "row 2:", "no rank has stage 1"},
+           {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "row 1, column 2:", "0B0 waits for stage 1"},
+           {"1F0,0F0,1B0,0B0", "row 1, column 1:", "1F0 waits for stage 0"}})
+    EXPECT_THAT(test::refusal_of([file = text] { (void)read_torch_csv(file, "a.csv"); }),
+        test::Says({std::string("a.csv, ") + where, says}))
         << text;
 }
 }  // namespace
