@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # minitaw_test(NAME name SOURCES file ... LIBS target ... [RANKS n ...] [LABELS label ...]
-#              [THREADS n] [TIMEOUT seconds] [ARGS argument ...])
+#              [THREADS n] [TIMEOUT seconds] [ARGS argument ...] [APART])
+#
+# APART: its files use the same names, so that a unity build must not join them.
 #
 # Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec.
 # Label `quick` marks the daily round; `asan` and `tsan` mark the tests that run under those
@@ -119,7 +121,8 @@ function(minitaw_heed_words name)
 endfunction()
 
 function(minitaw_test)
-  cmake_parse_arguments(arg "" "NAME;THREADS;TIMEOUT" "SOURCES;LIBS;RANKS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(
+    arg "APART" "NAME;THREADS;TIMEOUT" "SOURCES;LIBS;RANKS;LABELS;ARGS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(
       FATAL_ERROR
@@ -128,7 +131,10 @@ function(minitaw_test)
   set(target test_${arg_NAME})
   list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
   add_executable(${target} ${arg_SOURCES})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # names of tests are not kept apart
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 4)
+  if(arg_APART)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
   target_include_directories(
     ${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} fmt::fmt)  # fmt is in the precompiled headers

@@ -182,8 +182,7 @@ TEST_P(EveryProgram, MeetsWhatItMeansLaunchesInOneOrderAndComesToItsEnd) {
   };
   const auto specs = schedule::shapes::joined(
       {schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
-  schedule::shapes::for_each_request(GetParam(), specs, 2, 2, visit);
-  schedule::shapes::for_each_shared(GetParam(), specs, 1, visit);
+  schedule::shapes::for_each_request(GetParam(), specs, 2, visit);
   EXPECT_TRUE(names.contains("world"));
   EXPECT_EQ(names.contains("context0.tails"), GetParam() != 5);
 }

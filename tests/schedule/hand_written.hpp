@@ -57,51 +57,6 @@ rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
    4 compute         join after inputs_recv:7
 )");
 
-/// Two ranks of one group: broadcasts and reductions.
-inline const std::string group = squeezed(R"(program group
-shards 2
-micro_batches 2
-embeddings_parts 2
-groups 2
-communicator group0 0 1
-rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
-   0 inputs_group    broadcast W0 h0 root r0 @group0
-   0 inputs_group    broadcast W1 w0 root r1 @group0
-   0 compute         embed m0 x0 e0
-   0 compute         F s0 m0 h0 a0 x0
-   1 compute         F s1 m0 w0 a1 x0 after inputs_group:2
-   1 compute         loss m0 x0 e0 f0
-   2 compute         BW s1 m0 w0 a1 x0 g0
-   2 inputs_group    reduce G1 g0 root r1 @group0 after compute:5
-   3 compute         BW s0 m0 h0 a0 x0 g0 after inputs_group:3
-   3 compute         dembed m0 x0 f0
-   3 inputs_group    reduce G0 g0 root r0 @group0 after compute:6
-   3 inputs_group    add G0 g0 t0
-   4 inputs_group    reduce_scatter EG f0 @group0 after compute:7
-   4 compute         update W0 h0 t0 after inputs_group:5
-   4 compute         update E0 e0 f0 after inputs_group:6
-   4 inputs_group    all_gather E e0 @group0 after compute:9
-   4 compute         join after inputs_group:7
-rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
-   0 inputs_group    broadcast W0 w0 root r0 @group0
-   0 inputs_group    broadcast W1 h0 root r1 @group0
-   0 compute         embed m1 x0 e0
-   0 compute         F s0 m1 w0 a0 x0 after inputs_group:1
-   1 compute         F s1 m1 h0 a1 x0
-   1 compute         loss m1 x0 e0 f0
-   2 compute         BW s1 m1 h0 a1 x0 g0
-   2 inputs_group    reduce G1 g0 root r1 @group0 after compute:5
-   2 inputs_group    add G1 g0 t0
-   3 compute         BW s0 m1 w0 a0 x0 g0 after inputs_group:4
-   3 compute         dembed m1 x0 f0
-   3 inputs_group    reduce G0 g0 root r0 @group0 after compute:6
-   4 inputs_group    reduce_scatter EG f0 @group0 after compute:7
-   4 compute         update W1 h0 t0
-   4 compute         update E1 e0 f0 after inputs_group:6
-   4 inputs_group    all_gather E e0 @group0 after compute:9
-   4 compute         join after inputs_group:7
-)");
-
 /// Two stages that pass activations, the backward pass split in two.
 inline const std::string pipeline = squeezed(R"(program pipeline
 shards 2
@@ -130,27 +85,6 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
    3 compute         update W1 h0 t0
    3 compute         update E1 e0 f0
    3 compute         join after inputs_recv:2
-)");
-
-/// Two replicas of one rank.
-inline const std::string replicas = squeezed(R"(program replicas
-shards 1
-micro_batches 1
-embeddings_parts 1
-groups 1
-replicas 2
-communicator replicas
-rank 0 slots h1 t1 a1 x1 e1 f1 owned 0
-   0 compute         embed m0 x0 e0
-   0 compute         F s0 m0 h0 a0 x0
-   1 compute         loss m0 x0 e0 f0
-   1 compute         BW s0 m0 h0 a0 x0 t0
-   1 compute         dembed m0 x0 f0
-   1 gradients_recv  all_reduce G0 t0 @replicas after compute:4
-   2 gradients_recv  all_reduce EG f0 @replicas after compute:5
-   2 compute         update W0 h0 t0 after gradients_recv:1
-   2 compute         update E0 e0 f0 after gradients_recv:2
-   2 compute         join
 )");
 
 inline std::vector<std::string> split(const std::string& text, const std::string& by) {

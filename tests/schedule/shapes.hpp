@@ -103,60 +103,11 @@ inline std::vector<std::string> joined(std::initializer_list<std::vector<std::st
   return result;
 }
 
-/// With as many layers as there are, or as the schedule needs.
-inline Request with_enough_layers(Request request) {
-  request.layers =
-      std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_replica());
-  return request;
-}
-
-/// Calls `visit` for every spec, grouping, N and number of copies of P ranks; layer counts take
-/// turns.
-void for_each_request(int ranks,
-    const std::vector<std::string>& specs,
-    int most_n,
-    int most_copies,
-    const auto& visit) {
-  const std::vector<int> layers = layer_counts(ranks);
-  std::size_t turn = 0;
-  for (const topology::Groups& groups : groupings(ranks))
-    for (int n = 1; n <= most_n; ++n)
-      for (const std::string& spec : specs)
-        for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
-          if (ranks % replicas != 0)
-            continue;
-          const Request request = with_enough_layers(
-              {parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
-          if (!is_buildable(request))
-            continue;
-          ++turn;
-          visit(request);
-        }
-}
-
-/// The request with `context` ranks that share sequences.
-inline Request shared(Request request, int context) {
-  request.context = context;
-  request.costs = {.block = 3, .head = 4};
-  return request;
-}
-
-/// Calls `visit` for requests in which 2, 3 or 4 ranks share sequences.
-void for_each_shared(
-    int ranks, const std::vector<std::string>& specs, int most_n, const auto& visit) {
-  for (const int context : {2, 3, 4})
-    if (ranks % context == 0)
-      for_each_request(ranks, specs, most_n, ranks, [&](const Request& whole) {
-        const Request request = shared(whole, context);
-        if (is_buildable(request))
-          visit(request);
-      });
-}
-
 /// Calls `visit` for one in `stride` of the requests for P ranks: every spec, grouping, number of
 /// replicas and of ranks that share sequences. Numbers of micro-batches and layers, and clipped
 /// gradients, take turns; pipelines take any number of micro-batches.
-void for_some(int ranks, const std::vector<std::string>& specs, int stride, const auto& visit) {
+void for_each_request(
+    int ranks, const std::vector<std::string>& specs, int stride, const auto& visit) {
   const std::vector<int> layers = layer_counts(ranks);
   std::size_t turn = 0;
   for (const topology::Groups& groups : groupings(ranks))
@@ -165,15 +116,17 @@ void for_some(int ranks, const std::vector<std::string>& specs, int stride, cons
         for (const int context : {1, 2, 3}) {
           if (ranks % (replicas * context) != 0)
             continue;
-          Request request = shared({parse_spec(spec), groups}, context);
+          Request request{parse_spec(spec), groups};
+          request.context = context;
+          request.costs = {.block = 3, .head = 4};
           const bool pipeline = entry_of(request.spec.name).passes_activations;
           const int n = 1 + turn % 3;
           request.replicas = replicas;
           request.micro_batches = pipeline ? replicas * (1 + turn % (2 * ranks + 1)) : n * ranks;
-          request.layers = layers[turn % layers.size()];
+          request.layers = std::max(layers[turn % layers.size()],
+              shards_per_rank(request.spec) * request.ranks_of_replica());
           request.clips = turn % 4 == 0;
           request.key_parts = context > 1 ? n : 1;
-          request = with_enough_layers(request);
           if (is_buildable(request) && turn++ % stride == 0)
             visit(request);
         }

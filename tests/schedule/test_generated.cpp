@@ -60,7 +60,7 @@ class Generated : public testing::TestWithParam<int> {};
 TEST_P(Generated, IsValidAndRightAndWhatItsTextSays) {
   const int ranks = GetParam(), stride = ranks > 8 ? 37 : ranks > 6 ? 13 : ranks > 3 ? 3 : 1;
   int seen = 0;
-  shapes::for_some(ranks, all_specs(), stride, [&](const Request& request) {
+  shapes::for_each_request(ranks, all_specs(), stride, [&](const Request& request) {
     SCOPED_TRACE(name_of(request));
     const Program program = build(request);
     const auto violation = validate(program);
@@ -207,10 +207,10 @@ class Mutations : public testing::TestWithParam<int> {};
 TEST_P(Mutations, ThatSurviveAreHarmless) {
   std::vector<Program> programs;
   if (GetParam() == 2)
-    for (const std::string& text : {hand_written::relay, hand_written::group})
+    for (const std::string& text : {hand_written::relay, hand_written::pipeline})
       programs.push_back(parse_program(text));
   const int stride = GetParam() == 1 ? 13 : 23;
-  shapes::for_some(GetParam(), all_specs(), stride, [&](const Request& request) {
+  shapes::for_each_request(GetParam(), all_specs(), stride, [&](const Request& request) {
     if (request.context == 1)
       programs.push_back(build(request));
   });

@@ -153,45 +153,6 @@ TEST(Published, WhatIsKeptDoesNotCrossAgain) {
     });
 }
 
-/// A group keeps one copy of all that it does not own, and of several micro-batches one sum, a rank
-/// its part.
-TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
-  for (const int members : {1, 2, 3})
-    for (const int n : {1, 2}) {
-      const int groups = 3, ranks = groups * members, layers = 3, sums = n > 1 ? 1 : 0;
-      const Measured fsdp(
-          "fsdp:hierarchical=on:reshard=group:fetch=step:reduce=group", ranks, groups, n, layers),
-          tawpipe("tawpipe:reshard=group:fetch=step:reduce=group", ranks, groups, n, ranks),
-          alone("tawpipe:reshard=none:fetch=step:reduce=none", ranks, groups, n, ranks);
-      for (int r = 0; r < ranks; ++r) {
-        const auto slots = [&](const Measured& m, SlotClass cls) {
-          return m.program.ranks[r].slots[index_of(cls)];
-        };
-        EXPECT_EQ(slots(fsdp, SlotClass::kept), members > 1 ? layers : 0);
-        EXPECT_EQ(slots(fsdp, SlotClass::partial), sums * layers);
-        EXPECT_EQ(
-            held(fsdp.program, r, SlotClass::partial, 0, fsdp.layout).count * (n > 1 ? members : 1),
-            fsdp.layout.shards[0].elements);
-        EXPECT_EQ(slots(tawpipe, SlotClass::partial), sums * (groups - 1));
-        EXPECT_GE(slots(tawpipe, SlotClass::weights), groups - 1);
-        EXPECT_LE(slots(tawpipe, SlotClass::contribution), 2);
-        EXPECT_EQ(slots(alone, SlotClass::weights), ranks - 1);
-        EXPECT_EQ(slots(alone, SlotClass::partial), sums * (members == 1 ? ranks - 1 : ranks));
-      }
-    }
-}
-
-TEST(Published, HierarchicalFsdpOfSingleRanksOrOneGroupIsFsdp) {
-  const auto fsdp = [](const char* spec, const topology::Groups& groups) {
-    Program program = build({parse_spec(spec), groups, 6, 5});
-    program.schedule = "fsdp";
-    return program;
-  };
-  const topology::Groups apart({1, 1, 1}), one({3});  // its owners have all that it might keep
-  EXPECT_TRUE(fsdp("fsdp:hierarchical=on", apart) == fsdp("fsdp", apart));
-  EXPECT_TRUE(fsdp("fsdp:hierarchical=on:reduce=group:reshard=group", one) == fsdp("fsdp", one));
-}
-
 /// The weights of every visit are gathered `prefetch` ticks before it.
 TEST(Published, FsdpGathersAsManyTicksAheadAsItsPrefetch) {
   for (const char* form : {"fsdp:prefetch=", "fsdp:hierarchical=on:prefetch="})

@@ -25,7 +25,6 @@ WrongKept | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0 => BW s0 m
   | a0 holds what F left of shard 0
 EmptyGradient | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0 | g0 holds nothing
 HalfOfAWholeShard | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
-PartAfterTheLast | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
 WrongClass | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0 | needs a slot of class accumulator or
 OneSlotTooMany | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for saved activations a0
 NoSlot | relay | send W0 h0 => send W0 | where it has none
@@ -34,8 +33,6 @@ MicroBatchAfterTheLast | relay | embed m1 => embed m2 | names micro-batch 2
 PartOfAHiddenState | pipeline | shards 2~ => shards 2~shard_parts 2~ | A1 => A1[0/2]
   | names part 0 of 2
 SecondPartOfOne | pipeline | A1 => A1[1/1] | names part 1 of 1
-EmbedsWithTheHead | pipeline | 3 compute join after => 3 compute embed m0 x0 e0 after inputs_recv:2~
-  3 compute join after | e0 lacks a part that is read
 BackwardFromAnInput | pipeline | 2 compute B s0
   => 2 compute embed m0 x0 e0 after inputs_recv:2~ 2 compute B s0
   | expected the gradient
@@ -72,7 +69,6 @@ SegmentsOutOfOrder | shared | BW.weights s0 m0 #1 => BW.weights s0 m0 #0
 AnotherPartOfTheSequence | stages | A1 m0 x0 -> r2 => A1 m0 x0 -> r5 | A1 m0 x0 -> r3
   => A1 m0 x0 -> r2 | -> r5 => -> r3 | A1 m0 x0 <- r0 => A1 m0 x0 <- r5 | A1 m0 x0 <- r1
   => A1 m0 x0 <- r0 | <- r5 => <- r1 | x0 holds
-SliceBeforeTheFirst | slices | m0.0 => m0.2 | m0.1 => m0.0 | m0.2 => m0.1 | begins
 SliceWithoutTheOnesBefore | slices | F s0 m0.1 h0 a1 x1 +y0 => F s0 m0.1 h0 a1 x1 y0 | begins
 FirstSliceAfterAnother | slices | F s0 m1.0 h0 a1 x1 y1 => F s0 m1.0 h0 a1 x1 +y1 | y1 holds
 SliceWithoutKeys | slices | F s0 m0.0 h0 a0 x0 y0 => F s0 m0.0 h0 a0 x0 | needs keys and values
@@ -82,8 +78,8 @@ KeysOfWholeSequences | slices | slices 2 => slices 1 | no use for keys and value
 OtherNumberOfSlices | slices | slices 2 => slices 4 | names micro-batch 4
 ExtendsTheSameHeadsTwice | shared_slices | F.extend s0[1/2] m0.0 => F.extend s0[0/2] m0.0 | y0 holds
 = no overwrite
-ReductionUnderBackward | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4 => BW s0 m1 w0 a0 x0 g0
-  | written by rank 1, tick 2, 'reduce G1
+BroadcastOverWhatIsRead | group | @world after compute:2 => @world
+  | overwrites weights w0, which may still be read by rank 1, tick 0, 'F
 ReceivedOverWhatIsSent | pipeline | inputs_recv recv D1 m0 x0 <- r1
   => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
   => b0 after inputs_recv:1 gradients_recv:1 | x0, which may still be read by
@@ -99,7 +95,9 @@ ToNoOne | relay | send W0 h0 -> r1 => send W0 h0 -> r2 | never joins it
 OtherRoot | group | broadcast W1 w0 root r1 => broadcast W1 w0 root r0 | expected the same transfer
 OtherKind | relay | reduce_scatter EG f0 @world after compute:7~ 4 compute update W0
   => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the same transfer
-OtherPayloadOfACollective | group | broadcast W0 w0 root r0 => broadcast G0 g0 root r0
+OtherPayloadOfACollective | relay | all_gather E e0 @world after compute:9~
+  4 compute join after inputs_recv:7~rank 1 => all_gather W0 h0 @world after compute:9~
+  4 compute join after inputs_recv:7~rank 1
   | expected the same transfer
 OtherShardOfACollective | group | broadcast W1 w0 root r1 => broadcast W0 w0 root r1
   | expected the same transfer
@@ -109,11 +107,10 @@ CommunicatorOfRank2 | relay | world 0 1~ => world 0 1 2~ | world must name ranks
 NoSuchCommunicator | relay | EG f0 @world => EG f0 @none | the rank is not a member
 AForeignCommunicator | relay | world 0 1~ => world 0 1~communicator one 1~
   | EG f0 @world => EG f0 @one | not a member of the
-RootOutside | group | group0 0 1~ => group0 0 1~communicator one 1~
-  | root r0 @group0 after compute:6~ 4 => root r0 @one after compute:6~ 4 | the root is not a member
+RootOutside | group | world 0 1~ => world 0 1~communicator one 1~
+  | root r0 @world after compute:6~ 4 gradients_group reduce_
+  => root r0 @one after compute:6~ 4 gradients_group reduce_ | the root is not a member
 NoOtherReplica | replicas | replicas 2~ =>  | replicas must name ranks
-ScatteredOverReplicas | replicas | all_reduce G0 t0 => reduce_scatter G0 t0
-  | only gradients are summed over replicas
 WeightsOverReplicas | replicas | all_reduce G0 t0 => all_reduce W0 h0
   | only gradients are summed over replicas
 = exact gradients
@@ -131,7 +128,6 @@ EndsOfTheLastStep | pipeline | embeddings_split 1~ => communicator world 0 1~
   | 3 compute update W1
   => 3 inputs_recv all_reduce EG f0 @world after compute:4~ 3 compute update W1 | e0 f0~ 3
   => e0 f0 after inputs_recv:3~ 3 | f0 still holds a gradient
-ForeignSlice | relay | update E1 e0 f0 => update E0 e0 f0 | f0 lacks a part that is read
 ForeignAccumulator | pipeline | W s0 m0 a0 b0 t0 => W s1 m0 a0 b0 t0 | t0 belongs to shard 0
 CopyNotUpdated | pipeline | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1
   | h0 is not updated as a whole
@@ -180,7 +176,6 @@ SlotNotNeeded | pipeline | x1 e1 f1 embeddings 0 => x2 e1 f1 embeddings 0
   | dembed m0 x0 f0 => dembed m0 x1 f0~ 2 compute embed m0 x0 e0
   | at most 1 of their contents
 MoreRanksThanHaveActions | relay | groups 1+1 => groups 1+1+1 | 2 ranks have actions
-HomesNotCounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1 | 2 owned and 1 accumulator slots
 AccumulatorsNotCounted | relay | rank 0 slots h1 t1 => rank 0 slots h1 t2
   | 1 owned and 2 accumulator slots
 EndsNotCounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of embeddings
@@ -191,8 +186,10 @@ std::string text_of(const char* spec,
     int micro_batches,
     int layers,
     int context = 1,
-    int key_parts = 1) {
-  Request request{parse_spec(spec), topology::Groups({ranks}), micro_batches, layers};
+    int key_parts = 1,
+    int replicas = 1) {
+  Request request{
+      parse_spec(spec), topology::Groups::equal(ranks, replicas), micro_batches, layers, replicas};
   request.context = context;
   request.key_parts = key_parts;
   request.costs = {.block = 3, .head = 4};
@@ -212,9 +209,9 @@ void PrintTo(const Broken& broken, std::ostream* out) {
 /// The programs of `replacements`.
 void add_replaced(std::vector<Broken>& all) {
   const std::map<std::string, std::string> programs = {{"relay", hand_written::relay},
-      {"group", hand_written::group},
+      {"group", text_of("tawpipe", 2, 2, 2)},
       {"pipeline", hand_written::pipeline},
-      {"replicas", hand_written::replicas},
+      {"replicas", text_of("1f1b", 2, 2, 1, 1, 1, 2)},
       {"pipeline2", text_of("1f1b", 2, 2, 2)},
       {"slices", text_of("zb1:slices=2", 1, 2, 1)},
       {"shared", text_of("1f1b", 2, 1, 2, 2)},
