@@ -19,6 +19,8 @@ MINITAW = BUILD / "minitaw"
 # written by tests/record/write_sample.cpp
 SAMPLE = BUILD / "tests/record/sample.h5"
 
+# a model whose steps take milliseconds, for decks
+SMALL = "layers = 4\nhidden = 16\nheads = 2\nffn = 24\nsteps = 3\nwarmup = 1\n"
 # in the order of the program's table
 MEMORY_KINDS = [
     "weights",
@@ -106,8 +108,3 @@ def rows(file):
     said = json.loads(done.stdout)
     output_of(done, code=0 if said["verdict"].startswith("VALID") else 1)
     return said["runs"]
-
-
-def has_instruments():
-    """Whether minitaw was built with instruments: the mini-app alone has no verb `screen`."""
-    return "\n  screen " in output_of(minitaw("--help"))

@@ -16,6 +16,7 @@ from programs import (
     MINITAW,
     MPIEXEC,
     REPOSITORY,
+    SMALL,
     call,
     minitaw,
     on_ranks,
@@ -28,27 +29,24 @@ from programs import (
 
 # the program with the devices of fake_host.cpp
 NO_DEVICE = BUILD / "tests/miniapp/minitaw_no_device"
-TEXT = """schedule = ["tawpipe", "ddp"]
+DECK = (
+    SMALL
+    + """schedule = ["tawpipe", "ddp"]
 ranks = [2, 3]
 groups = [1, "1+1", "1+2"]
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
 vocab = 256
 data = "/usr/share/common-licenses/GPL-3"
 seq = [9, 20]
 micro_batches = 6
-steps = 3
-warmup = 1
 """
+)
 VISITS = ("F", "BW", "B", "W")
 MOVES = ("send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")
 
 
 @pytest.fixture(autouse=True)
 def deck(own_folder):
-    pathlib.Path("job.toml").write_text(TEXT, encoding="utf-8")
+    pathlib.Path("job.toml").write_text(DECK, encoding="utf-8")
 
 
 def run(ranks, file, *options, changes=None, **how):

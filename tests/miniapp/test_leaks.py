@@ -7,21 +7,11 @@ import os
 import pathlib
 
 import h5py
-from programs import BUILD, on_ranks, told
+from programs import BUILD, SMALL, on_ranks, told
 
 FAKE_HOST = BUILD / "tests/miniapp/libfake_host.so"
 HOST, USER = "leak017", "leakjoe"
-TEXT = """schedule = "tawpipe"
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
-vocab = 64
-seq = 9
-micro_batches = 4
-steps = 3
-warmup = 1
-"""
+DECK = SMALL + 'schedule = "tawpipe"\nvocab = 64\nseq = 9\nmicro_batches = 4\n'
 SECRETIVE = {
     "SLURM_JOB_NODELIST": f"{HOST},leak[018-019]",
     "SLURM_SUBMIT_DIR": f"/home/{USER}/x",
@@ -37,7 +27,7 @@ PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
 def run(name, *arguments, deck="leaks.toml", note=""):
     """What a run prints, the bytes of its file, and what the session in it holds."""
-    pathlib.Path(deck).write_text(TEXT + note, encoding="utf-8")
+    pathlib.Path(deck).write_text(DECK + note, encoding="utf-8")
     variables = {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}
     # the library is preloaded before that of the sanitizer
     variables["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"

@@ -15,22 +15,19 @@ import subprocess
 import time
 
 import pytest
-from programs import MINITAW, MPIEXEC, call, settings, told
+from programs import MINITAW, MPIEXEC, SMALL, call, settings, told
 
 WATCHDOG = 3
 PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
-TEXT = """schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]
+DECK = (
+    SMALL
+    + """schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]
 groups = [1, "1+1"]
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
 vocab = 256
 seq = [9, 20, 33]
 micro_batches = 4
-steps = 3
-warmup = 1
 """
+)
 CASES = 24
 
 
@@ -165,7 +162,7 @@ def test_no_finished_case_is_lost():
     seed = int(os.environ.get("MINITAW_SEED", time.time()))
     print(f"MINITAW_SEED={seed}")
     chance = random.Random(seed)
-    pathlib.Path("sweep.toml").write_text(TEXT, encoding="utf-8")
+    pathlib.Path("sweep.toml").write_text(DECK, encoding="utf-8")
     for blow in chance.sample([*STRIKES], len(STRIKES)):
         print(blow)
         strike(blow, chance)
@@ -183,7 +180,7 @@ def wait_for(condition, what):
 
 def test_a_second_signal_ends_a_step_that_lasts():
     """Rank 0, and no other, says at once what the first SIGTERM does; finished cases are kept."""
-    pathlib.Path("sweep.toml").write_text(TEXT, encoding="utf-8")
+    pathlib.Path("sweep.toml").write_text(DECK, encoding="utf-8")
     sentence = "minitaw: the run ends after this step; a second signal ends it now\n"
     job = Job(*settings(schedule="ddp", groups=1, seq=9))
     assert job.end()[1] == "" and job.process.returncode == 0

@@ -12,6 +12,7 @@ from programs import (
     JSON_HEAD,
     MINITAW,
     MPIEXEC,
+    SMALL,
     call,
     on_ranks,
     output_of,
@@ -23,23 +24,20 @@ from programs import (
 
 # fake_host.cpp, where the program computes with BLAS
 FAKE_HOST = BUILD / "tests/miniapp/libfake_host.so"
-TEXT = """schedule = ["tawpipe", "ddp"]
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
+DECK = (
+    SMALL
+    + """schedule = ["tawpipe", "ddp"]
 vocab = 256
 data = "/usr/share/common-licenses/GPL-3"
 seq = 9
 micro_batches = 6
-steps = 3
-warmup = 1
 """
+)
 
 
 @pytest.fixture(autouse=True)
 def deck(own_folder):
-    pathlib.Path("job.toml").write_text(TEXT, encoding="utf-8")
+    pathlib.Path("job.toml").write_text(DECK, encoding="utf-8")
 
 
 def verify(processes, *options, **changes):
