@@ -39,6 +39,7 @@ plan deck.toml --set layers                         | key=value
 plan deck.toml --set sqe=3                          | did you mean "seq"
 plan deck.toml --set schedule=täwpipe               | "täwpipe"
 plan deck.toml --set schedule=csv                   | csv:file
+plan deck.toml --set schedule=ddp --set replicas=2  | use replicas = 1
 plan deck.toml --program --set replicas=2 --set schedule=ddp,fsdp | 2 cases
 plan deck.toml --adapters 0                         | --adapters
 plan deck.toml --device-memory many                 | --device-memory
@@ -54,6 +55,7 @@ run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
 verify one.toml --set learning_rate=0.046           | by 1.2 times itself
 verify one.toml --set vocab=2 --set dtype=bf16 --set steps=1 | by 1.3 times itself
+verify one.toml --repeat 1                          | --repeat
 verify one.toml --memory 100K                       | of 100.00 KiB
 show                                                | FILE
 show deck.toml                                      | not a miniTaw result

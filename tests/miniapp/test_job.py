@@ -86,7 +86,8 @@ def test_results_agree_with_the_timeline():
     begin = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     changes = {"dtype": "fp32,bf16", "ranks": 3, "groups": "1+2", "replicas": "1,3"}
     options = ("--timeline", "--peak", "2e9")
-    output_of(run(3, "job.h5", *options, changes=changes, variables=["TZ=UTC-9"]))
+    said = output_of(run(3, "job.h5", *options, changes=changes, variables=["TZ=UTC-9"]))
+    assert said.count("# left out 2 combinations: replicas: ddp") == 2, "before and after the cases"
     cases = rows("job.h5")
     assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
         (dtype, *case)
