@@ -25,50 +25,40 @@ SECRETIVE = {
 PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
 
-def run(name, *arguments, deck="leaks.toml", note=""):
-    """What a run prints, the bytes of its file, and what the session in it holds."""
+def run(*options, deck="leaks.toml", note=""):
+    """What a run prints, the bytes of its file, and texts of the session in it."""
     pathlib.Path(deck).write_text(DECK + note, encoding="utf-8")
     variables = {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}
     # the library is preloaded before that of the sanitizer
     variables["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
     pairs = [f"{key}={value}" for key, value in variables.items()]
-    done = on_ranks(2, "run", deck, "-o", name, *arguments, variables=pairs)
+    done = on_ranks(2, "run", deck, "-o", "a.h5", *options, variables=pairs)
     assert done.returncode == 0, told(done)
-    with h5py.File(name) as file:
-        found = {
-            key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
-            for key, item in file["sessions/0000"].items()
-            if isinstance(item, h5py.Dataset)
-        }
-    return done.stdout + done.stderr, pathlib.Path(name).read_bytes(), found
+    names = "hosts", "kernel", "environment", "cpu", "libraries", "deck", "command"
+    with h5py.File("a.h5") as file:
+        found = {name: file[f"sessions/0000/{name}"].asstr()[()] for name in names}
+    return done.stdout + done.stderr, pathlib.Path("a.h5").read_bytes(), found
 
 
-def test_nothing_leaks_and_every_rank_has_its_line():
-    said, kept, found = run("hidden.h5")
+def test_nothing_leaks():
+    said, kept, found = run()
     for word in (HOST, USER, "leak018", "leaksecret", "10.1.2.3", "cluster.example"):
         assert word not in said.lower() and word.encode() not in kept.lower()
-    assert [*found["hosts"]] == ["node 0"] * 2 and [*found["nodes"]] == [0, 0]
-    assert found["kernel"] == "Linux 6.1-node 0 x86_64"
-    variables = dict(variable.split("=", 1) for variable in found["environment"])
-    assert (variables["SLURM_NTASKS"], variables["NCCL_ALGO"]) == ("2", "Ring")
-    assert variables["FI_DOMAIN"] == "(not kept)"
-    assert not {*SECRETIVE} - {"FI_DOMAIN"} & {*variables}
-    for rank in range(2):
-        place = f"node 0, cores {found['cores'][rank]}, {found['devices'][rank]}"
-        assert f"# rank {rank}: {place}\n" in said
+    assert [*found["hosts"]] == ["node 0"] * 2 and found["kernel"] == "Linux 6.1-node 0 x86_64"
+    variables = {*found["environment"]}
+    assert {"SLURM_NTASKS=2", "NCCL_ALGO=Ring", "FI_DOMAIN=(not kept)"} <= variables
+    assert not {*SECRETIVE} - {"FI_DOMAIN"} & {text.partition("=")[0] for text in variables}
     assert len(found["cpu"]) == 2 and "core" in found["cpu"][0]
-    libraries = dict(text.split(maxsplit=1) for text in found["libraries"])
-    assert {"BLAS", "HDF5"} <= {*libraries}
+    assert {"BLAS", "HDF5"} <= {text.split()[0] for text in found["libraries"]}
 
 
 def test_hosts_are_kept_where_they_are_asked_for():
-    said, _, found = run("shown.h5", "--hosts")
+    said, _, found = run("--hosts")
     assert f"node 0 ({HOST}.cluster.example), cores " in said
     assert [*found["hosts"]] == [f"{HOST}.cluster.example"] * 2
     assert f"FI_DOMAIN={HOST}_mlx" in found["environment"]
 
 
 def test_what_the_user_wrote_is_kept():
-    deck = f"{HOST}.toml"
-    _, _, found = run("written.h5", deck=deck, note=f"# for {HOST}\n")
-    assert f"# for {HOST}" in found["deck"] and f"run {deck} " in found["command"]
+    _, _, found = run(deck=f"{HOST}.toml", note=f"# for {HOST}\n")
+    assert f"# for {HOST}" in found["deck"] and f"run {HOST}.toml " in found["command"]
