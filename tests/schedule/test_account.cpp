@@ -5,49 +5,25 @@
 #include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
-#include "schedule/hand_written.hpp"
-#include "schedule/registry.hpp"
+#include "schedule/texts.hpp"
 
 namespace minitaw::schedule {
 namespace {
-/// A small model of odd sizes.
-model::Layout layout_for(
-    int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
-  return model::make_layout({layers, 12, 3, 1, 23, 37, 5, 3, dtype}, {shards, slices});
-}
-
-std::uint64_t sum_over_links(const ByteMatrix& matrix, Traffic kind) {
-  std::uint64_t sum = 0;
-  for (const auto& [pair, cell] : matrix.cells())
-    sum += cell[index_of(kind)];
-  return sum;
-}
-
-/// Ranks 0 1 | 2 | 3 4 5; every link has a number of its own.
+/// Ranks 0 1 | 2 | 3 4 5: from rank to rank.
 TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
   const topology::Groups groups({2, 1, 3});
-  constexpr std::array group = {0, 0, 1, 2, 2, 2};
   ByteMatrix matrix;
-  std::uint64_t inside = 0;
-  std::array<std::uint64_t, 3> leaving{}, entering{};
-  for (int from = 0; from < 6; ++from)
-    for (int to = 0; to < 6; ++to) {
-      const std::uint64_t bytes = 1 + from * from * 6 + to * to * 5;
-      const bool crosses = group[from] != group[to];
-      matrix.add(from, to, Traffic::gradients, bytes);
-      matrix.add(from, to, Traffic::weights, 1000 * bytes);
-      inside += crosses ? 0 : bytes;
-      leaving[group[from]] += crosses ? 1001 * bytes : 0;
-      entering[group[to]] += crosses ? 1001 * bytes : 0;
-    }
-  for (const auto& [kind, factor] :
-      {std::pair{Traffic::gradients, 1U}, {Traffic::weights, 1000U}}) {
-    EXPECT_EQ(matrix.inside(groups, kind), factor * inside);
-    EXPECT_EQ(1001 * matrix.between(groups, kind), factor * (leaving[0] + leaving[1] + leaving[2]));
+  for (const auto& [from, to, bytes] :
+      {std::tuple{0, 1, 1}, {1, 2, 10}, {2, 5, 100}, {5, 0, 1000}, {4, 3, 10000}}) {
+    matrix.add(from, to, Traffic::gradients, bytes);
+    matrix.add(from, to, Traffic::weights, 2 * bytes);
   }
-  for (int g = 0; g < 3; ++g)
-    EXPECT_EQ(std::pair(matrix.by_group(groups)[g].out, matrix.by_group(groups)[g].in),
-        std::pair(leaving[g], entering[g]));
+  EXPECT_EQ(matrix.inside(groups, Traffic::gradients), 10001U);
+  EXPECT_EQ(matrix.between(groups, Traffic::weights), 2220U);
+  std::vector<std::uint64_t> both;
+  for (const auto& [out, in] : matrix.by_group(groups))
+    both.insert(both.end(), {out, in});
+  EXPECT_EQ(both, (std::vector<std::uint64_t>{30, 3000, 300, 30, 3000, 300}));
 }
 
 // One block with H = 12, T = 15 tokens, three query heads and one of keys (d = 4), F = 7 and V
@@ -156,38 +132,43 @@ std::size_t sum_of(const std::vector<std::size_t>& parts) {
   return sum;
 }
 
-TEST(MemoryAccount, RelayByHand) {
+/// Two ranks own a half each of shards of two blocks and of one. Gathered weights and gradients
+/// begin with either of them.
+TEST(MemoryAccount, ShardedByHand) {
+  const Program program = build({parse_spec("fsdp:unit=2"), topology::Groups({2}), 2, 3});
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
-    const model::Layout layout = layout_for(2, 2, 3, dtype);
-    const std::size_t e = model::bytes_of(dtype), s0 = layout.shards[0].elements,
-                      s1 = layout.shards[1].elements, ends = layout.embeddings.elements;
-    ASSERT_NE(s0, s1);
-    for (const Footprint& f : memory(parse_program(hand_written::relay), layout)) {
-      EXPECT_EQ(bytes_of(f, Memory::weights), sum_of({s0 * e, s1 * e, ends * e}));
-      EXPECT_EQ(f.staging, 2 * piece_bytes);  // the inputs_recv lane scatters a sum
+    const model::Layout layout =
+        model::make_layout({3, 12, 3, 1, 23, 37, 5, 3, dtype}, cut_of(program));
+    const std::size_t e = model::bytes_of(dtype), large = layout.shards[0].elements,
+                      small = layout.shards[1].elements, ends = layout.embeddings.elements,
+                      states = 4 * (dtype == model::Dtype::fp32 ? 2 : 3);
+    for (const Footprint& f : memory(program, layout)) {
+      EXPECT_EQ(bytes_of(f, Memory::weights),
+          sum_of({large * e / 2, small * e / 2, large * e, large * e, ends * e}));
+      EXPECT_EQ(bytes_of(f, Memory::gradients),
+          sum_of({large * 2, small * 2, large * e, small * e, ends * 4}));
+      EXPECT_EQ(f.optimiser,
+          (std::vector{rounded(states * large / 2),
+              rounded(states * small / 2),
+              rounded(states * ends / 2)}));
+      EXPECT_EQ(f.staging, 2 * piece_bytes);  // one lane scatters sums
       EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
       EXPECT_EQ(f.total(), std::accumulate(f.by_kind.begin(), f.by_kind.end(), std::uint64_t{0}));
     }
-    const Footprint f = memory(parse_program(hand_written::relay), layout)[0];
-    // Its gradient slot holds shard 1 first, then shard 0.
-    EXPECT_EQ(bytes_of(f, Memory::gradients), sum_of({s0 * 4, std::max(s0, s1) * e, ends * 4}));
-    const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
-    EXPECT_EQ(f.optimiser,
-        (std::vector{rounded(states * s0 * 4), rounded(states * layout.embeddings.part * 4)}));
   }
 }
 
 /// What moves or passes through is of the type of gradients in transit, sums are fp32, and kept are
 /// halves.
 TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
-  std::array<std::uint64_t, 2> gradients{};
+  const Program program =
+      build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=group"),
+          topology::Groups({2, 2}),
+          8,
+          4});
+  model::Shape shape{4, 12, 3, 1, 7, 37, 5, 3, model::Dtype::bf16};
+  std::vector<std::uint64_t> moved;
   for (const bool wide : {false, true}) {
-    const Program program =
-        build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=group"),
-            topology::Groups({2, 2}),
-            8,
-            4});
-    model::Shape shape{4, 12, 3, 1, 7, 37, 5, 3, model::Dtype::bf16};
     shape.fp32_gradients = wide;
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::size_t s = layout.shards[0].elements, transit = s * (wide ? 4 : 2),
@@ -203,19 +184,21 @@ TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
         {'f', 4 * ends}};
     for (const Footprint& f : memory(program, layout)) {
       std::map<char, std::size_t> found;
-      for (const SlotSize& slot : f.slots)
-        if (const auto at = expected.find(letter_of(slot.slot.cls)); at != expected.end()) {
-          EXPECT_EQ(slot.bytes, rounded(at->second)) << at->first;
-          found[at->first] += slot.bytes;
-        }
-      EXPECT_EQ(found.size(), expected.size());
+      for (const auto& [slot, bytes] : f.slots) {
+        const char letter = letter_of(slot.cls);
+        if (!expected.contains(letter))
+          continue;
+        EXPECT_EQ(bytes, rounded(expected.at(letter))) << letter;
+        found[letter] += bytes;
+      }
       EXPECT_EQ(bytes_of(f, Memory::weights), found['h'] + found['w'] + found['k'] + found['e']);
       EXPECT_EQ(bytes_of(f, Memory::gradients),
           found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
+      EXPECT_EQ(found.size(), expected.size());
     }
-    gradients[wide ? 1 : 0] = sum_over_links(bytes(program, layout), Traffic::gradients);
+    moved.push_back(bytes(program, layout).inside(topology::Groups({4}), Traffic::gradients));
   }
-  EXPECT_EQ(gradients[1], 2 * gradients[0]);
+  EXPECT_EQ(moved[1], 2 * moved[0]);
 }
 
 /// Around the six ranks goes a number, to its sum and back to all, through a lane that sums nothing
@@ -225,94 +208,77 @@ TEST(MemoryAccount, ClippingMovesOneNumberThatEveryRankHas) {
   const Program open = build(request);
   request.clips = true;
   const Program clipped = build(request);
-  const model::Layout layout = model::make_layout(layout_for(6, 2, 6).shape, cut_of(open));
-  EXPECT_EQ(sum_over_links(bytes(clipped, layout), Traffic::gradients),
-      sum_over_links(bytes(open, layout), Traffic::gradients) + 2 * 5 * 4);
+  const model::Layout layout = model::make_layout({6, 12, 3, 1, 23, 37, 5, 3}, cut_of(open));
+  const auto moved_by = [&](const Program& program) {
+    return bytes(program, layout).inside(topology::Groups({6}), Traffic::gradients);
+  };
+  EXPECT_EQ(moved_by(clipped), moved_by(open) + 2 * 5 * 4);
   for (std::size_t r = 0; r < 6; ++r)
     EXPECT_EQ(bytes_of(memory(clipped, layout)[r], Memory::buffers),
         bytes_of(memory(open, layout)[r], Memory::buffers) + 256 + 512 * 8 + 2 * piece_bytes);
 }
 
-// Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, V = 37.
+/// Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, F = 71 and V = 37.
 constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4,
-                      gain = 12 * 4;
+                      gain = 12 * 4, product = 15 * 71 * 4, gate_and_up = 2 * product;
 
-/// What F keeps, what B leaves for W beside it, and what kernels need besides.
-struct Kept {
+/// What F keeps of a block, what B leaves for W besides `deferred`, and what kernels need.
+struct KeptOfBlock {
+  model::Recompute recompute;
   std::vector<std::size_t> saved, deferred, scratch;
 };
 
-/// Of a block of stage r of six, whose backward visits are all divided. F = 71.
-Kept kept_by_hand(model::Recompute recompute, int stage) {
-  const std::size_t gate_and_up = 15 * 2 * 71 * 4, product = 15 * 71 * 4;
-  Kept kept{{hidden}, {hidden, gain, product, hidden, qkv, 15 * gain, 15 * gain}, {hidden}};
-  const auto add = [](auto& to, const std::vector<std::size_t>& parts) {
-    to.insert(to.end(), parts.begin(), parts.end());
-  };
-  const bool block = recompute == model::Recompute::block,
-             none = recompute == model::Recompute::none;
-  add(block ? kept.deferred : kept.saved, {hidden});  // the output of attention
-  add(block ? kept.scratch : kept.saved, {scores});
-  if (block)
-    add(kept.scratch, {hidden});
-  add(none ? kept.saved : kept.scratch, {rows, qkv, hidden, rows});
-  if (none)
-    add(kept.saved, {gate_and_up});
-  if (none)
-    add(kept.deferred, {gain});
-  else
-    add(kept.deferred, {rows, hidden, gate_and_up});
-
-  // Either half of a block: the loss of 15 tokens, and the positions by token, take less.
-  const std::vector<std::size_t> attention = {hidden, scores};
-  const auto feed_forward = none ? std::vector{product} : std::vector{gate_and_up, product};
-  add(kept.scratch, sum_of(attention) > sum_of(feed_forward) ? attention : feed_forward);
-  add(kept.scratch, {15 * 4 * 4 /* rotation */});
-  if (stage == 0 || stage == 5)
-    add(kept.scratch, {rows /* tokens */});
-  if (stage == 5)
-    add(kept.scratch, {15 * gain /* of the final norm */});
-  return kept;
-}
+/// What B leaves in any case.
+const std::vector<std::size_t> deferred = {
+    hidden, gain, product, hidden, qkv, 15 * gain, 15 * gain};
+const std::vector<KeptOfBlock> kept_of_block = {
+    {model::Recompute::block,
+        {hidden},
+        {hidden, rows, hidden, gate_and_up},
+        {hidden, scores, hidden, rows, qkv, hidden, rows, gate_and_up, product}},
+    {model::Recompute::keep_attention,
+        {hidden, hidden, scores},
+        {rows, hidden, gate_and_up},
+        {hidden, rows, qkv, hidden, rows, gate_and_up, product}},
+    {model::Recompute::none,
+        {hidden, hidden, scores, rows, qkv, hidden, rows, gate_and_up},
+        {gain},
+        {hidden, product}}};
 
 /// Six stages of ZB-H1 with one or two blocks: all keep what F saves of six micro-batches, stage r
-/// what B leaves of r + 1, and two states.
+/// what B leaves of r + 1, and two states. The ends read tokens, the last one sums the final norm.
 TEST(MemoryAccount, PipelineOfSixStagesByHand) {
   const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 9});
-  for (const model::Recompute recompute :
-      {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
-    model::Shape shape = layout_for(6, 2, 9).shape;
+  model::Shape shape{9, 12, 3, 1, 71, 37, 5, 3};
+  for (const auto& [recompute, saved, left, scratch] : kept_of_block) {
     shape.recompute = recompute;
-    shape.ffn = 71;
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::vector<Footprint> all = memory(program, layout);
     for (int r = 0; r < 6; ++r) {
-      const std::size_t shard = layout.shards[r].elements,
-                        ends = r % 5 == 0 ? layout.embeddings.part : 0;
-      const Kept kept = kept_by_hand(recompute, r);
-      const std::size_t of_block = 6 * sum_of(kept.saved) + (r + 1) * sum_of(kept.deferred);
+      const bool end = r % 5 == 0;
+      const std::size_t shard = layout.shards[r].elements, ends = end ? layout.embeddings.part : 0,
+                        of_block = 6 * sum_of(saved) + (r + 1) * (sum_of(deferred) + sum_of(left)),
+                        rotation = 15 * 4 * 4;
       EXPECT_EQ(bytes_of(all[r], Memory::activations),
           layout.shards[r].layers * of_block + 2 * rounded(hidden));
       EXPECT_EQ(bytes_of(all[r], Memory::gradients), sum_of({shard * 4, ends * 4}));
       EXPECT_EQ(bytes_of(all[r], Memory::weights), sum_of({shard * 4, ends * 4}));
       EXPECT_EQ(bytes_of(all[r], Memory::optimiser), sum_of({shard * 8, ends * 8}));
-      EXPECT_EQ(bytes_of(all[r], Memory::buffers), 256 + sum_of(kept.scratch));
+      EXPECT_EQ(bytes_of(all[r], Memory::buffers),
+          256 + sum_of(scratch) + sum_of({rotation, end ? rows : 0, r == 5 ? 15 * gain : 0}));
       // 15 inputs, targets and positions, where up to 15 tokens begin, and their end, in whole
       // eights; of twelve micro-batches
-      EXPECT_EQ(bytes_of(all[r], Memory::tokens), r % 5 == 0 ? 12U * 4 * (3 * 15 + 16 + 1) : 0U);
+      EXPECT_EQ(bytes_of(all[r], Memory::tokens), end ? 12U * 4 * (3 * 15 + 16 + 1) : 0U);
     }
   }
 }
 
+/// Transfers count too: of the relay, a fetch before tick 0 and the last gather.
 TEST(TickAccount, ByHand) {
-  const Ticks pipeline = ticks(parse_program(hand_written::pipeline));
-  EXPECT_EQ(std::tuple(pipeline.total, pipeline.busy, pipeline.idle(1)),
-      std::tuple(3, std::vector{2, 2}, 1));
-  const Ticks relay = ticks(parse_program(hand_written::relay));  // the last gather is in tick 4
-  EXPECT_EQ(std::tuple(relay.total, relay.busy), std::tuple(5, std::vector{4, 4}));
-  const std::string text = "program one\nshards 1\nmicro_batches 1\ngroups 1\nrank 0 slots owned\n";
-  EXPECT_EQ(ticks(parse_program(text + "   5 compute         F s0 m0 h0 a0 x0\n")).total, 1);
-  EXPECT_EQ(ticks(parse_program(text + "   5 compute         join\n")).total, 0);
+  const Ticks two = ticks(build(pipeline())), far = ticks(build(relay()));
+  EXPECT_EQ(std::tuple(two.total, two.busy, two.idle(1)), std::tuple(5, std::vector{3, 3}, 2));
+  EXPECT_EQ(std::tuple(far.total, far.busy), std::tuple(7, std::vector{4, 4}));
+  EXPECT_EQ(ticks({}).total, 0);
 }
 }  // namespace
 }  // namespace minitaw::schedule

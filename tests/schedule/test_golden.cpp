@@ -1,33 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whole programs as texts that a reviewer can read: data/golden. With MINITAW_RENEW_GOLDEN set, the
-// test writes them instead (tests/README.md).
+// Programs that people read: whole ones in data/golden, which the test writes instead with
+// MINITAW_RENEW_GOLDEN set (tests/README.md), and the example of docs/extending.md. That its
+// gradients are right is tested in tests/harness.
 #include <cstdlib>
 #include <fstream>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <iterator>
-#include "schedule/registry.hpp"
+#include "schedule/example.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
 namespace {
-struct Golden {
-  std::string schedule;
-  std::vector<int> groups;
-  int micro_batches, layers;
-};
+std::string content_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
-const std::vector<Golden> goldens = {
+const std::vector<std::tuple<std::string, std::vector<int>, int, int>> goldens = {
     {"fsdp", {2, 2}, 4, 1}, {"tawpipe", {2, 1}, 3, 3}, {"weipipe", {2}, 2, 2}, {"zb1", {3}, 3, 3}};
 
-TEST(GoldenPrograms, AreWhatTheRulesGenerate) {
+TEST(Golden, ProgramsAreWhatTheRulesGenerate) {
   for (const auto& [schedule, groups, micro_batches, layers] : goldens) {
     const std::string text =
         to_text(build({parse_spec(schedule), topology::Groups(groups), micro_batches, layers}));
     const std::string file = MINITAW_DATA "/golden/" + schedule + ".txt";
     if (std::getenv("MINITAW_RENEW_GOLDEN") != nullptr)
       std::ofstream(file, std::ios::binary) << text;
-    std::ifstream stream(file, std::ios::binary);
-    EXPECT_EQ(text, std::string(std::istreambuf_iterator<char>(stream), {})) << file;
+    EXPECT_EQ(text, content_of(file)) << file;
   }
+}
+
+TEST(Example, IsValidAndOnThePage) {
+  const auto built = [](const char* groups, int per_rank, int replicas = 1) {
+    const topology::Groups given = topology::parse_groups(groups);
+    const int ranks = given.ranks();
+    return schedules::lend().build(
+        {{"lend", {}}, given, per_rank * ranks, 2 * ranks + 1, replicas});
+  };
+  for (const char* groups : {"1", "3+1+2", "7"})
+    for (const int per_rank : {1, 3})
+      EXPECT_EQ(validate(built(groups, per_rank)), std::nullopt) << groups;
+  EXPECT_EQ(validate(built("2+2", 2, 2)), std::nullopt);
+
+  const std::string page = content_of(MINITAW_EXTENDING);
+  const std::size_t begin = page.find("rank 0 slots");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_THAT(to_text(built("2+2", 1)),
+      testing::HasSubstr(page.substr(begin, page.find("```", begin) - begin)));
 }
 }  // namespace
 }  // namespace minitaw::schedule

@@ -4,10 +4,9 @@
 #include <set>
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
-#include "schedule/hand_written.hpp"
 #include "schedule/measured.hpp"
 #include "schedule/shapes.hpp"
-#include "this_run.hpp"
+#include "schedule/texts.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -24,7 +23,7 @@ std::string times(const std::vector<Span>& spans) {
 
 /// F 2 on rank 0, the activations take 5, rank 1 computes, the gradients take 7 back.
 TEST(Simulate, PipelineOfTwoStagesByHand) {
-  const Program program = parse_program(hand_written::pipeline);
+  const Program program = build(pipeline());
   const std::map<std::string, double> seconds = {
       {"F", 2}, {"send A1", 5}, {"B", 3}, {"send D1", 7}, {"W", 4}};
   const Spans spans = simulate(program, [&](int, const Action& a) {
@@ -37,13 +36,13 @@ TEST(Simulate, PipelineOfTwoStagesByHand) {
   EXPECT_EQ(times(spans[1]), "2-7 7-9 9-12 12-19 12-16");
   const Idle result = idle(program, spans);
   EXPECT_EQ(std::tuple(result.seconds, result.busy), std::tuple(26, std::vector<double>{9, 9}));
-  for (const double share : {result.share(), result.share(1)})
-    EXPECT_DOUBLE_EQ(share, 1 - 9.0 / 26);
+  EXPECT_DOUBLE_EQ(result.share(), 1 - 9.0 / 26);
+  EXPECT_DOUBLE_EQ(result.share(1), 1 - 9.0 / 26);
 }
 
 TEST(Simulate, DeadlockIsADefect) {
-  const Program program = parse_program(hand_written::with(
-      hand_written::pipeline, "recv A1 m0 x0 <- r0", "recv A1 m0 x0 <- r0 after compute:1"));
+  const Program program = parse_program(
+      with(text_of(pipeline()), "recv A1 m0 x0 <- r0", "recv A1 m0 x0 <- r0 after compute:1"));
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
@@ -54,81 +53,62 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
     const auto key = static_cast<unsigned>(a.shard * 31 + a.micro_batch * 7 + rank * 13);
     return static_cast<double>((key * 2654435761U) >> 20);
   };
-  for (const char* groups : {"1+1", "2+3", "3+1+2"})
+  for (const topology::Groups& groups : {topology::Groups({2, 3}), topology::Groups({3, 1, 2})})
     for (const char* spec : {"ddp", "zb1", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off"}) {
-      const topology::Groups given = topology::parse_groups(groups);
-      const Program program =
-          build({parse_spec(spec), given, 2 * given.ranks(), given.ranks() + 1});
-      SCOPED_TRACE(program.schedule + " on " + groups);
+      const int ranks = groups.ranks();
+      const Program program = build({parse_spec(spec), groups, 2 * ranks, ranks + 1});
+      SCOPED_TRACE(spec);
       const Spans spans = simulate(program, costs), own = as_measured(program, spans);
       const Matching matching = detail::match(program);
-      for (int r = 0; r < std::ssize(spans); ++r)
+      for (int r = 0; r < ranks; ++r)
         for (int i = 0; i < std::ssize(spans[r]); ++i) {
-          std::vector<Place> sides = {{r, i}};
-          if (is_communication(program.ranks[r].actions[i].kind)) {
-            const Sides all = matching.sides_of(matching.transfer_of({r, i}));
-            sides.assign(all.begin(), all.end());
-          }
-          double begin = 0;
-          for (const Place side : sides)
-            begin = std::max(begin, own[side.rank][side.action].begin);
-          const auto [rank, action] = sides.front();
-          EXPECT_EQ(std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end),
-              std::tuple(own[r][i].ready,
-                  begin,
-                  begin + costs(rank, program.ranks[rank].actions[action])));
+          const Place place{r, i};
+          const Sides all = matching.sides_of(matching.transfer_of(place));
+          double begin = own[r][i].begin;
+          for (const auto& [rank, action] : all)
+            begin = std::max(begin, own[rank][action].begin);
+          const Place first = all.empty() ? place : all.front();
+          const double end = begin + costs(first.rank, action_at(program, first));
+          const Span& span = spans[r][i];
+          EXPECT_EQ(std::tuple(span.ready, span.begin, span.end),
+              std::tuple(own[r][i].ready, begin, end));
         }
     }
 }
 
-TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
-  for (const char* spec : {"1f1b:blocking=on", "zb1:blocking=on"})
-    for (const topology::Groups& groups : shapes::groupings(4)) {
-      const Program program = build({parse_spec(spec), groups, 8, 5});
-      const Spans spans =
-          simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
-      for (std::size_t r = 0; r < spans.size(); ++r)
-        for (std::size_t i = 0; i < spans[r].size(); ++i)
-          for (std::size_t k = 0; k < i; ++k) {
-            const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
-            if ((a.lane == Lane::compute) == (b.lane == Lane::compute))
-              continue;
-            EXPECT_TRUE(
-                spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
-                << spec << ", " << groups.text() << ", rank " << r << ": " << to_text(a, program)
-                << to_text(b, program);
-          }
-    }
-}
-
-/// How often a visit and a transfer of that kind, issued before it, go on at once.
-int overlaps(const char* spec, const topology::Groups& groups, const auto& of) {
+/// How many pairs of actions of a rank, an earlier and a later one that count(), go on at once.
+int overlaps(const char* spec, const topology::Groups& groups, const auto& count) {
   const Program program = build({parse_spec(spec), groups, 12, 6});
   const Spans spans =
       simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
-  int count = 0;
-  for (std::size_t r = 0; r < spans.size(); ++r)
-    for (std::size_t i = 0; i < spans[r].size(); ++i)
-      for (std::size_t k = i + 1; k < spans[r].size(); ++k) {
-        const Action &earlier = program.ranks[r].actions[i], &later = program.ranks[r].actions[k];
-        if (is_communication(earlier.kind) && of(earlier) && is_visit(later.kind))
-          count += spans[r][k].begin < spans[r][i].end ? 1 : 0;
+  int pairs = 0;
+  for (int r = 0; r < std::ssize(spans); ++r)
+    for (int k = 0; k < std::ssize(spans[r]); ++k)
+      for (int i = 0; i < k; ++i) {
+        const Span &earlier = spans[r][i], &later = spans[r][k];
+        if (earlier.begin < later.end && later.begin < earlier.end)
+          pairs += count(action_at(program, {r, i}), action_at(program, {r, k})) ? 1 : 0;
       }
-  return count;
+  return pairs;
 }
 
-/// Without cco, a rank of TawPipe does not compute while weights travel between groups.
+/// In a blocking pipeline a rank computes or moves data. Without cco, a rank of TawPipe does not
+/// compute while weights travel between groups.
 TEST(Overlap, IsWhatTheOptionsSay) {
-  const auto weights = [](const Action& a) {
-    return is_point_to_point(a.kind) && a.payload == Payload::weights;
+  const auto any = [](const Action& a, const Action& b) {
+    return (a.lane == Lane::compute) != (b.lane == Lane::compute);
   };
-  const auto others = [&](const Action& a) { return !weights(a); };
+  const auto weights = [](const Action& a, const Action& visit) {
+    return is_point_to_point(a.kind) && a.payload == Payload::weights && is_visit(visit.kind);
+  };
   for (const topology::Groups& groups :
       {topology::Groups::equal(6, 3), topology::Groups({1, 2, 3})}) {
-    EXPECT_GT(overlaps("1f1b", groups, [](const Action&) { return true; }), 0);
+    EXPECT_GT(overlaps("1f1b", groups, any), 0);
+    EXPECT_EQ(overlaps("1f1b:blocking=on", groups, any), 0);
+    EXPECT_EQ(overlaps("zb1:blocking=on", groups, any), 0);
     EXPECT_GT(overlaps("tawpipe", groups, weights), 0);
     EXPECT_EQ(overlaps("tawpipe:cco=off", groups, weights), 0);
-    EXPECT_GT(overlaps("tawpipe:cco=off", groups, others), 0);
+    EXPECT_GT(overlaps("tawpipe:cco=off", groups, any), 0);
   }
 }
 
