@@ -6,11 +6,11 @@
 namespace minitaw::comm::test {
 /// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a
 /// communicator and those of a queue are executed in order, and go on whenever somebody asks
-/// whether a communicator is ready. That it is ready means that its calls are complete. What NCCL
-/// demands is checked on the way and breaks with comm::Error: groups balance, a communicator in use
-/// is left alone, all members make the same calls with equal counts in one order, messages match in
-/// order with equal sizes, buffers are in place or apart. Ranks that issue in orders that do not
-/// fit together wait for each other, which breaks after a while. Communicators must not outlive it.
+/// whether a communicator is ready. What NCCL demands is checked on the way and breaks with
+/// comm::Error: groups balance, a communicator in use is left alone, all members make the same
+/// calls with equal counts in one order, messages match in order with equal sizes. Ranks that issue
+/// in orders that do not fit together wait for each other, which breaks after a while.
+/// Communicators must not outlive it.
 class FakeNccl final : public nccl::Api {
 public:
   FakeNccl();

@@ -14,16 +14,20 @@ TEST_P(Bytes, OfOneCallByHand) {
   World world(GetParam());
   if (world.ranks == 1)
     GTEST_SKIP() << "needs two ranks";
-  using Sizes = std::vector<std::vector<std::uint64_t>>;  // by the number of ranks, of each member
-  const Sizes gathered = {{12, 10}, {14, 16, 14}, {16, 16, 18, 16}, {16, 16, 18, 22, 16}},
-              scattered = {{10, 12}, {14, 14, 16}, {16, 16, 16, 18}, {16, 16, 16, 18, 22}};
+  using Sizes = std::map<int, std::vector<std::uint64_t>>;  // by the number of ranks, of each
+  Sizes gathered = {{2, {12, 10}},
+            {3, {14, 16, 14}},
+            {4, {16, 16, 18, 16}},
+            {5, {16, 16, 18, 22, 16}}},
+        scattered = {
+            {2, {10, 12}}, {3, {14, 14, 16}}, {4, {16, 16, 16, 18}}, {5, {16, 16, 16, 18, 22}}};
   std::vector<std::uint64_t> expected = world.transport.sent();
   for (const int backwards : {0, 1}) {  // the communicator of all ranks, the other way round
     const int member = backwards == 0 ? world.rank : world.ranks - 1 - world.rank;
     const int next = backwards == 0 ? world.next : world.previous,
               last = backwards == 0 ? world.previous : world.next;
-    const std::uint64_t gather = gathered.at(world.ranks - 2).at(member),
-                        scatter = scattered.at(world.ranks - 2).at(member);
+    const std::uint64_t gather = gathered[world.ranks][member],
+                        scatter = scattered[world.ranks][member];
     for (const auto& [call, to, bytes] :
         {std::tuple{Call::broadcast, next, std::uint64_t{member == 0 ? 0U : 22U}},
             {Call::reduce, last, member == 1 ? 0 : 22},
@@ -43,18 +47,17 @@ TEST_P(Bytes, OfMessagesAreOfTheKindOfTheirPayload) {
   World world(GetParam());
   if (!world.has_messages())
     GTEST_SKIP() << "needs two ranks";
-  std::vector<std::pair<Payload, int>> kinds = {{Payload::weights, 0},
-      {Payload::gradient, 1},
-      {Payload::activation, 2},
-      {Payload::activation_grad, 2},
-      {Payload::embeddings, 3},
-      {Payload::embeddings_gradient, 3},
-      {Payload::squares, 1}};
-  if (world.kind == Kind::nccl)
-    kinds.resize(2);  // which it has connected
-  std::vector<std::uint64_t> expected(world.transport.sent().size());
+  std::vector<std::uint64_t> expected = world.transport.sent();
   std::size_t bytes = 3;
-  for (const auto& [payload, kind] : kinds) {
+  for (const auto& [payload, kind] : {std::pair{Payload::weights, 0},
+           {Payload::gradient, 1},
+           {Payload::activation, 2},
+           {Payload::activation_grad, 2},
+           {Payload::embeddings, 3},
+           {Payload::embeddings_gradient, 3},
+           {Payload::squares, 1}}) {
+    if (world.kind == Kind::nccl && kind > 1)
+      continue;  // it has not connected them
     std::vector<std::byte> out(bytes), in(bytes);
     world.exchange({{true, world.next, payload, out.data(), bytes},
         {false, world.previous, payload, in.data(), bytes}});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <Kokkos_Core.hpp>
-#include <functional>
 #include "base/error.hpp"
 #include "topology/devices.hpp"
 #include "transports.hpp"
@@ -14,14 +13,11 @@ constexpr bool kernels_on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace,
 /// Values in device memory.
 class OnDevice {
 public:
-  explicit OnDevice(const Values& values)
-      : values_(values),
-        host_(reinterpret_cast<unsigned char*>(values_.data()), values_.bytes()),
-        device_("values", values_.bytes()) {
-    Kokkos::deep_copy(device_, host_);
+  explicit OnDevice(const Values& values) : values_(values), device_("values", values_.bytes()) {
+    Kokkos::deep_copy(device_, host());
   }
 
-  [[nodiscard]] Collective collective(int communicator, int root = -1) {
+  [[nodiscard]] Collective collective(int communicator, int root) {
     Collective call = values_.collective(communicator, root);
     call.data = data();
     return call;
@@ -32,26 +28,26 @@ public:
   }
 
   [[nodiscard]] const Values& get() {
-    Kokkos::deep_copy(host_, device_);
+    Kokkos::deep_copy(host(), device_);
     return values_;
   }
 
-  [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(device_.data()); }
+  [[nodiscard]] std::byte* data() { return device_.data(); }
 
 private:
+  using OnHost = Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+
+  OnHost host() { return OnHost(values_.data(), values_.bytes()); }
+
   Values values_;
-  Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host_;
-  Kokkos::View<unsigned char*> device_;
+  Kokkos::View<std::byte*> device_;
 };
 
-/// A way to move what is in device memory.
+/// A way to move what is in device memory; makes nothing where it cannot go.
 struct Way {
-  std::string name;
-  std::function<std::shared_ptr<Transport>(const schedule::Program&)>
-      make;  ///< nullptr where it cannot go
+  const char* name;
+  std::shared_ptr<Transport> (*make)(const schedule::Program&);
 };
-
-constexpr std::int64_t sizes[] = {1, 1000, 700'001};
 
 class OnDevices : public testing::TestWithParam<Way> {
 protected:
@@ -63,12 +59,14 @@ protected:
   std::shared_ptr<Transport> transport_ = GetParam().make(program(ranks_of_job()));
 };
 
+constexpr std::int64_t sizes[] = {1, 1000, 700'001};
+
 TEST_P(OnDevices, ExecuteEveryCollective) {
   World world(transport_);
   for (const Call kind : collectives)
     for (const auto elements : sizes)
       EXPECT_EQ(wrong_after<OnDevice>(
-                    world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements),
+                    world, Lane::inputs_recv, {kind, 0, world.ranks / 2, Dtype::fp32, elements}),
           0)
           << name_of(kind) << " of " << elements;
 }
@@ -77,7 +75,7 @@ TEST_P(OnDevices, ExchangeBothWays) {
   World world(transport_);
   if (!world.has_messages())
     GTEST_SKIP() << "needs two ranks";
-  for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
+  for (const int elements : {3, 9'000'001}) {
     const auto from = [&](int rank) { return contribution_of(rank, Dtype::fp32, elements); };
     OnDevice out(from(world.rank)), in(Values(Dtype::fp32, elements));
     world.exchange({out.message(true, world.next), in.message(false, world.previous)});
@@ -86,10 +84,9 @@ TEST_P(OnDevices, ExchangeBothWays) {
   }
 }
 
-Way way_over_mpi(bool direct) {
-  return {direct ? "direct" : "staged", [direct](const schedule::Program& plan) {
-            return mpi::device_transport(MPI_COMM_WORLD, plan, direct);
-          }};
+template <bool direct>
+std::shared_ptr<Transport> over_mpi_of_device(const schedule::Program& plan) {
+  return mpi::device_transport(MPI_COMM_WORLD, plan, direct);
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -133,10 +130,10 @@ std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
 #endif
 
 std::vector<Way> ways() {
-  std::vector<Way> ways{way_over_mpi(false)};
+  std::vector<Way> ways{{"staged", over_mpi_of_device<false>}};
   // Device pointers may be tried only where MPI takes them.
   if (kernels_on_host)
-    ways.push_back(way_over_mpi(true));
+    ways.push_back({"direct", over_mpi_of_device<true>});
 #if defined(MINITAW_HAVE_NCCL)
   ways.push_back({"nccl", over_nccl});
 #endif
@@ -160,27 +157,24 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
       backoff.once();
   };
   wait_ready();
-  for (const Call kind : {Call::send,
-           Call::broadcast,
-           Call::reduce,
-           Call::all_gather,
-           Call::reduce_scatter,
-           Call::all_reduce})
-    for (const std::int64_t elements : sizes) {
+  std::vector<Call> kinds{Call::send};
+  kinds.insert(kinds.end(), collectives.begin(), collectives.end());
+  for (const Call kind : kinds)
+    for (const auto elements : sizes) {
       const Values values = contribution_of(3, Dtype::fp32, elements);
       OnDevice from(values), to(Values(Dtype::fp32, elements));
-      const auto count = static_cast<std::size_t>(elements);
-      nccl::Call call{kind, from.data(), to.data(), count, nccl::Type::fp32, 0};
-      if (kind == Call::send) {
-        call.count = values.bytes();
-        call.type = nccl::Type::bytes;
-      }
+      const bool message = kind == Call::send;
+      nccl::Call call{kind,
+          from.data(),
+          to.data(),
+          message ? values.bytes() : static_cast<std::size_t>(elements),
+          message ? nccl::Type::bytes : nccl::Type::fp32,
+          0};
       api.group_start();
       alone->issue(call, nullptr);
-      if (kind == Call::send) {
-        call.kind = Call::recv;
+      call.kind = Call::recv;
+      if (message)
         alone->issue(call, nullptr);
-      }
       api.group_end();
       wait_ready();
       Kokkos::fence();

@@ -16,15 +16,15 @@ schedule::Program small_program() {
   p.communicators = {
       {"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};
   p.ranks.resize(5);
-  const auto add = [&](int rank, Call kind, int peer, int communicator = -1, bool inside = false) {
+  const auto add = [&](int rank, Call kind, int peer, int communicator = -1) {
     p.ranks[rank].actions.push_back({.kind = kind,
-        .lane = lane_of(kind, Payload::weights, inside),
+        .lane = lane_of(kind, Payload::weights, communicator >= 0 && communicator < 3),
         .payload = Payload::weights,
         .peer = peer,
         .communicator = communicator});
   };
   for (const int r : {0, 1, 2, 3, 4}) {
-    add(r, Call::broadcast, r - r % 2, r / 2, true);
+    add(r, Call::broadcast, r - r % 2, r / 2);
     add(r, Call::all_reduce, -1, 3);
     add(r, Call::broadcast, 0, 3);
   }
@@ -33,26 +33,15 @@ schedule::Program small_program() {
   return p;
 }
 
-CommunicatorPlan messages(std::vector<int> ranks, std::set<std::pair<int, int>> links) {
-  return {.lane = Lane::inputs_send, .ranks = std::move(ranks), .links = std::move(links)};
-}
-
-CommunicatorPlan calls(
-    Lane lane, int communicator, std::vector<int> ranks, std::set<Call> kinds = {}) {
-  return {.lane = lane,
-      .communicator = communicator,
-      .ranks = std::move(ranks),
-      .kinds = std::move(kinds)};
-}
-
 TEST(Communicators, AreWhatTheProgramUses) {
   const auto plans = nccl::plan_communicators(small_program());
+  constexpr auto sent = Lane::inputs_send, group = Lane::inputs_group, world = Lane::inputs_recv;
   EXPECT_THAT(plans,
-      ElementsAre(messages({0, 2}, {{0, 2}}),
-          messages({2, 4}, {{2, 4}}),
-          calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
-          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
-          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
+      ElementsAre(CommunicatorPlan{.lane = sent, .ranks = {0, 2}, .links = {{0, 2}}},
+          CommunicatorPlan{.lane = sent, .ranks = {2, 4}, .links = {{2, 4}}},
+          CommunicatorPlan{group, 0, {0, 1}, {Call::broadcast}},
+          CommunicatorPlan{group, 1, {3, 2}, {Call::broadcast}},
+          CommunicatorPlan{world, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce}}));
   EXPECT_THAT(nccl::rounds(plans),
       ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
 }
@@ -60,46 +49,46 @@ TEST(Communicators, AreWhatTheProgramUses) {
 TEST(Rounds, NeedFewSplitsForManyGroups) {
   std::vector<CommunicatorPlan> plans;
   for (int group = 0; group < 128; ++group)
-    plans.push_back(calls(Lane::inputs_group, group, {2 * group, 2 * group + 1}));
-  EXPECT_EQ(nccl::rounds(plans).size(), 1u);
-}
-
-int count(const Made& made, Call kind, nccl::Queue queue) {
-  return static_cast<int>(
-      std::ranges::count_if(made.fake.launches, [&](const FakeNccl::Launch& launch) {
-        return launch.call.kind == kind && launch.queue == queue;
-      }));
+    plans.push_back({Lane::inputs_group, group, {2 * group, 2 * group + 1}});
+  EXPECT_EQ(nccl::rounds(plans).size(), 1U);
 }
 
 /// A rank that is alone needs no communicator.
 class NcclTransport : public testing::Test {
 protected:
   void SetUp() override {
-    if (ranks_of_job() == 1)
+    if (ranks == 1)
       GTEST_SKIP() << "needs two ranks";
+    made.emplace(Kind::nccl, plan);
   }
+
+  /// Calls of a kind so far on the queue of a lane.
+  [[nodiscard]] auto count(Call kind, Lane lane) {
+    return std::ranges::count_if(made->fake.launches, [&](const FakeNccl::Launch& launch) {
+      return launch.call.kind == kind && launch.queue == made->queue(lane);
+    });
+  }
+
+  int ranks = ranks_of_job();
+  schedule::Program plan = program(ranks, Kind::nccl);
+  std::optional<Made> made;
 };
 
 TEST_F(NcclTransport, ConnectsWhenItIsMade) {
-  const int ranks = ranks_of_job();
-  const schedule::Program plan = program(ranks, Kind::nccl);
-  Made made(Kind::nccl, plan);
-  const int rank = made.transport->rank(), peers = std::min(ranks - 1, 2);
+  const int rank = made->transport->rank(), peers = std::min(ranks - 1, 2);
   const auto plans = nccl::plan_communicators(plan);
-  EXPECT_EQ(made.fake.communicators, 1 + std::ranges::count_if(plans, [&](const auto& p) {
-    return std::ranges::count(p.ranks, rank) > 0;
-  })) << "all ranks, and those that this rank needs";
-  for (const Payload payload : {Payload::weights, Payload::gradient}) {
-    const Lane out = lane_of(Call::send, payload, false), in = lane_of(Call::recv, payload, false);
-    EXPECT_EQ(count(made, Call::send, made.queue(out)), peers);
-    EXPECT_EQ(count(made, Call::recv, made.queue(in)), peers);
-  }
+  const auto is_member = [&](const auto& p) { return std::ranges::count(p.ranks, rank) > 0; };
+  EXPECT_EQ(made->fake.communicators, 1 + std::ranges::count_if(plans, is_member))
+      << "all ranks, and those that this rank needs";
+  for (const Payload payload : {Payload::weights, Payload::gradient})
+    for (const Call call : {Call::send, Call::recv})
+      EXPECT_EQ(count(call, lane_of(call, payload, false)), peers);
   // World and backwards, and the even or odd ranks if there are two of them.
   const int shared = 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
   for (const Lane lane : {Lane::inputs_group, Lane::inputs_recv})
-    EXPECT_EQ(count(made, Call::reduce, made.queue(lane)), shared);
-  EXPECT_THAT(made.transport->sent(), testing::Each(0U)) << "nothing of a step has been sent";
-  EXPECT_TRUE(made.transport->on_stream());
+    EXPECT_EQ(count(Call::reduce, lane), shared);
+  EXPECT_THAT(made->transport->sent(), testing::Each(0U)) << "nothing of a step has been sent";
+  EXPECT_TRUE(made->transport->on_stream());
 }
 
 TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
@@ -120,25 +109,21 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
-  const int ranks = ranks_of_job();
-  Made made(Kind::nccl, program(ranks, Kind::nccl));
   for (const auto& [elements, broadcasts] : {std::pair{10 * ranks, 0}, {10 * ranks - 1, ranks}}) {
     Values values(Dtype::bf16, elements);
-    (void)made.transport->start(Lane::inputs_group, Call::all_gather, values.collective(0));
-    EXPECT_EQ(count(made, Call::all_gather, made.queue(Lane::inputs_group)), 1);
-    EXPECT_EQ(count(made, Call::broadcast, made.queue(Lane::inputs_group)), broadcasts);
+    (void)made->transport->start(Lane::inputs_group, Call::all_gather, values.collective(0));
+    EXPECT_EQ(count(Call::all_gather, Lane::inputs_group), 1);
+    EXPECT_EQ(count(Call::broadcast, Lane::inputs_group), broadcasts);
   }
 }
 
 TEST_F(NcclTransport, EndsInOrder) {
-  Made made(Kind::nccl, program(ranks_of_job(), Kind::nccl));
-  made.transport = nullptr;
+  made->transport = nullptr;
   EXPECT_EQ(
-      std::tuple(made.fake.closed, made.fake.aborted), std::tuple(made.fake.communicators, 0));
+      std::pair(made->fake.closed, made->fake.aborted), std::pair(made->fake.communicators, 0));
 }
 
 TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
-  const schedule::Program plan = program(ranks_of_job(), Kind::nccl);
   FakeNccl without_memory, without_network;
   EXPECT_THROW((void)nccl::make_transport(MPI_COMM_WORLD, plan, without_memory, {}), LogicError);
   without_network.failure = "no route to host";
@@ -147,33 +132,26 @@ TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
 }
 
 TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
-  Made made(Kind::nccl, program(ranks_of_job(), Kind::nccl));
-  Transport& transport = *made.transport;
-  EXPECT_NO_THROW(transport.poll());
-  made.fake.failure = "the cable is unplugged";
-  EXPECT_THAT([&] { transport.poll(); },
+  EXPECT_NO_THROW(made->transport->poll());
+  made->fake.failure = "the cable is unplugged";
+  EXPECT_THAT([&] { made->transport->poll(); },
       testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
-  made.transport.reset();
-  EXPECT_EQ(made.fake.aborted, made.fake.communicators);
+  made->transport = nullptr;
+  EXPECT_EQ(made->fake.aborted, made->fake.communicators);
 }
 
 TEST_F(NcclTransport, IsWatchedWhileItWorks) {
   World world(Kind::nccl);
-  std::atomic<bool> done{false};
-  std::jthread watchdog([&] {
-    for (; !done; std::this_thread::sleep_for(std::chrono::microseconds(20)))
+  world.made->fake.complete_later = false;
+  const std::jthread watchdog([&](const std::stop_token& end) {
+    for (; !end.stop_requested(); std::this_thread::sleep_for(std::chrono::microseconds(20)))
       world.transport.poll();
   });
   for (int k = 0; k < 20; ++k)
     EXPECT_EQ(wrong_after(world,
                   k % 2 == 0 ? Lane::inputs_group : Lane::inputs_recv,
-                  Call::all_reduce,
-                  0,
-                  -1,
-                  Dtype::fp32,
-                  1000 + k),
+                  {.call = Call::all_reduce, .elements = 1000 + k}),
         0);
-  done = true;
 }
 }  // namespace
 }  // namespace minitaw::comm::test

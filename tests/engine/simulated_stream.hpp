@@ -20,40 +20,45 @@ struct FunctionStarter final : Starter {
   Function function;
 };
 
+/// What the streams of a rank share: an error on one of them ends all.
+struct SimulatedDevice {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopped = false;
+  std::exception_ptr failure;
+};
+
 /// A device's stream as a thread: work happens later and in order. A wait that the engine forgets
 /// shows as a race.
 class SimulatedStream final : public Queue {
 public:
-  /// `stop`, shared by the streams of a rank, ends their waits for each other.
-  SimulatedStream(int units, const StepClock& clock, std::shared_ptr<std::atomic<bool>> stop)
+  SimulatedStream(int units, const StepClock& clock, std::shared_ptr<SimulatedDevice> device)
       : clock_(clock),
-        stop_(std::move(stop)),
+        device_(std::move(device)),
         spans_(units),
-        events_(units) {
-    for (int u = 0; u < units; ++u)
-      events_[u] = {this, u};
-    thread_ = std::thread([this] { loop(); });
-  }
+        thread_([this] { loop(); }) {}
 
   ~SimulatedStream() override {
-    stop_->store(true);
-    thread_.join();
+    change([this] { device_->stopped = true; });
   }
 
   [[nodiscard]] bool asynchronous() const override { return true; }
 
   void begin_step() override {
     Queue::begin_step();
-    locked([this] { completed_ = 0; });
+    change([this] { completed_ = 0; });
   }
 
   bool may_follow(const Queue& other, int unit) override {
-    const auto* event = static_cast<const Event*>(other.event(unit));
-    if (event == nullptr)
+    const auto* stream = dynamic_cast<const SimulatedStream*>(&other);
+    if (stream == nullptr)
       return other.is_complete(unit);
     if (other.begun() <= unit)
       return false;
-    push([event] { event->stream->wait_for(event->unit); });
+    push([=, this] {
+      std::unique_lock lock(device_->mutex);
+      device_->changed.wait(lock, [&] { return device_->stopped || stream->completed_ > unit; });
+    });
     return true;
   }
 
@@ -67,78 +72,63 @@ public:
       if (!kernels::on_host)
         Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
       spans_[unit].end = clock_.now();
-      const std::scoped_lock lock(mutex_);
-      completed_ = unit + 1;
-      changed_.notify_all();
+      change([&] { completed_ = unit + 1; });
     });
     return nullptr;
   }
 
-  /// Throws what the work of a unit has thrown.
+  /// Throws what work has thrown.
   [[nodiscard]] bool is_complete(int unit) const override {
-    return locked([=, this] {
-      if (failure_)
-        std::rethrow_exception(failure_);
-      return completed_ > unit;
-    });
+    const std::scoped_lock lock(device_->mutex);
+    if (device_->failure)
+      std::rethrow_exception(device_->failure);
+    return completed_ > unit;
   }
-
-  [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
 
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
 
 private:
-  struct Event {
-    SimulatedStream* stream = nullptr;
-    int unit = 0;
-  };
+  using Task = std::function<void()>;
 
-  auto locked(const auto& work) const -> decltype(work()) {
-    const std::scoped_lock lock(mutex_);
-    return work();
+  void change(const Task& what) {
+    {
+      const std::scoped_lock lock(device_->mutex);
+      what();
+    }
+    device_->changed.notify_all();
   }
 
-  void wait_for(int unit) {
-    std::unique_lock lock(mutex_);
-    while (completed_ <= unit && !stop_->load())
-      changed_.wait_for(lock, std::chrono::milliseconds(5));
-  }
-
-  void push(std::function<void()> task) {
-    locked([&] { tasks_.push_back(std::move(task)); });
-    changed_.notify_all();
+  void push(Task task) {
+    change([&] { tasks_.push_back(std::move(task)); });
   }
 
   void loop() {
+    std::unique_lock lock(device_->mutex);
     for (;;) {
-      std::unique_lock lock(mutex_);
-      while (tasks_.empty() && !stop_->load())
-        changed_.wait_for(lock, std::chrono::milliseconds(5));
-      if (tasks_.empty() || stop_->load())
+      device_->changed.wait(lock, [this] { return device_->stopped || !tasks_.empty(); });
+      if (device_->stopped)
         return;
-      const std::function<void()> task = std::move(tasks_.front());
+      const Task task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
       try {
         task();
       } catch (...) {
-        const std::scoped_lock again(mutex_);
-        failure_ = std::current_exception();
-        stop_->store(true);
+        change([this] {
+          device_->failure = std::current_exception();
+          device_->stopped = true;
+        });
       }
+      lock.lock();
     }
   }
 
   const StepClock& clock_;
-  std::shared_ptr<std::atomic<bool>> stop_;
+  std::shared_ptr<SimulatedDevice> device_;
   std::vector<Span> spans_;
-  std::vector<Event> events_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
+  std::deque<Task> tasks_;
   int completed_ = 0;
-  std::exception_ptr failure_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// What is wrong with the lanes of a rank.
@@ -183,10 +173,10 @@ inline auto faulty_queues(const Faults& faults) {
 
 /// Every lane is a simulated stream.
 inline Queues simulated_streams(const QueueOptions& options) {
-  const auto stop = std::make_shared<std::atomic<bool>>(false);
+  const auto device = std::make_shared<SimulatedDevice>();
   Queues queues;
   for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<SimulatedStream>(options.units[l], *options.clock, stop);
+    queues[l] = std::make_unique<SimulatedStream>(options.units[l], *options.clock, device);
   return queues;
 }
 }  // namespace minitaw::engine::tests
