@@ -5,6 +5,7 @@ stops, what it says and ends with."""
 import pathlib
 import shutil
 import sys
+import types
 
 import perf_gate
 import pytest
@@ -24,9 +25,9 @@ def gate(monkeypatch, *words):
 
 
 def simulate(monkeypatch, verdicts):
-    """In the place of runs, and of scripts/compare, which says each verdict once and the last one
-    over and over: a word for each case, then that of all. Returns what ran, and after which pair
-    it looked."""
+    """In the place of runs, which take a second each, and of scripts/compare, which says each
+    verdict once and the last one over and over: a word for each case, then that of all. Returns
+    what ran, and after which pair it looked."""
     ran, looked = [], []
 
     def measure(options, program, name, stage):
@@ -40,6 +41,7 @@ def simulate(monkeypatch, verdicts):
         rows = [f"  0 tawpipe 1 1 32 1 2 0.001 0.0012 1.230 1.1 1.3 {word}\n" for word in words]
         return int(verdict == "REGRESSION"), f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
 
+    monkeypatch.setattr(perf_gate, "time", types.SimpleNamespace(monotonic=lambda: len(ran)))
     monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
     monkeypatch.setattr(perf_gate, "measure", measure)
     monkeypatch.setattr(perf_gate, "judge", judge)
@@ -50,15 +52,14 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
 
 
 @pytest.mark.parametrize(
-    ("words", "verdicts", "code", "pairs", "looks", "told"),
+    ("words", "verdicts", "code", "looks", "told"),
     [
         # each deck until its own cases are decided
         (
             "",
             [OPEN, OPEN, SAME, *["SAME AMBIGUOUS AMBIGUOUS"] * 3, "SAME FASTER FASTER"],
             0,
-            [17, 24],
-            [1, 12, 17, 1, 12, 17, 24],
+            [[1, 12, 17], [1, 12, 17, 24]],
             ["communication, pair 24 of 48", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
         ),
         # an open case is told, and does not keep the second deck from its end
@@ -66,37 +67,34 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             "--rounds 14",
             [OPEN] * 3 + ["AMBIGUOUS SAME AMBIGUOUS"],
             0,
-            [14, 12],
-            [1, 12, 14, 1, 12],
+            [[1, 12, 14], [1, 12]],
             ["not decided: computing.", "--limit 600 --rounds 28"],
         ),
         # each deck has its share of the time
         (
-            "--limit 0",
-            [OPEN, f"AMBIGUOUS {OPEN}"],
+            "--limit 40",
+            [OPEN, OPEN, f"AMBIGUOUS {OPEN}"],
             0,
-            [1, 1],
-            [1, 1],
+            [[1, 10], [1, 10]],
             ["computing and communication."],
         ),
         (
             "",
             [SAME, "SLOWER REGRESSION"],
             1,
-            [12],
-            [1, 12],
+            [[1, 12]],
             ["not measured after the regression: comm"],
         ),
-        ("--nightly", [SAME], 0, [12] * 4, [1, 12] * 4, ["a long sequence, pair 12 of 48"]),
+        ("--nightly", [SAME], 0, [[1, 12]] * 4, ["a long sequence, pair 12 of 48"]),
     ],
 )
-def test_pairs_turn_until_decided(words, verdicts, code, pairs, looks, told, monkeypatch, capsys):
+def test_pairs_turn_until_decided(words, verdicts, code, looks, told, monkeypatch, capsys):
     ran, looked = simulate(monkeypatch, [*verdicts])
     assert gate(monkeypatch, *words.split()) == code
-    assert looked == looks
+    assert looked == sum(looks, [])
     assert ran == [
         (*deck, f"{side}-{number:03}")
-        for deck, most in zip(DECKS, pairs)
+        for deck, (*_, most) in zip(DECKS, looks)
         for number in range(1, most + 1)
         for side in ("base", "new")[:: 1 if number % 2 else -1]
     ]
@@ -121,54 +119,46 @@ def test_two_commands_are_measured_and_compared(monkeypatch):
     assert "<testsuite" in pathlib.Path("a.xml").read_text()
 
 
-@pytest.fixture
-def tree(monkeypatch):
-    """A repository of two commits on main."""
-    root = pathlib.Path("tree").absolute()
-    (root / "src").mkdir(parents=True)
-    (root / ".gitignore").write_text("/build/\n")
-    monkeypatch.setattr(perf_gate, "ROOT", root)
-    monkeypatch.setattr(perf_gate, "BASE_TREE", root / "build/base")
+def test_the_base_is_chosen(monkeypatch, capsys):
+    tree = pathlib.Path("tree").absolute()
+    base, source = tree / "build/base", tree / "src/kernel"
+    monkeypatch.setattr(perf_gate, "ROOT", tree)
+    monkeypatch.setattr(perf_gate, "BASE_TREE", base)
+    source.parent.mkdir(parents=True)
+    (tree / ".gitignore").write_text("/build/\n")
+
+    def git(*words):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", tree)
+        return call("git", *identity, *words, check=True).stdout
+
+    def commit(text):
+        source.write_text(text)
+        git("add", "-A")
+        git("commit", "-qm", text)
+
+    def base_is(text, why, asked=None):
+        perf_gate.check_out_base(perf_gate.choose_base(asked))
+        assert (base / "src/kernel").read_text() == text
+        says(capsys.readouterr().err, text, why)
+
     git("init", "-q", "-b", "main")
     commit("first")
     commit("second")
-    return root
-
-
-def git(*words):
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", perf_gate.ROOT)
-    return call("git", *identity, *words, check=True).stdout
-
-
-def commit(text):
-    (perf_gate.ROOT / "src/kernel").write_text(text)
-    git("add", "-A")
-    git("commit", "-qm", text)
-
-
-def test_the_base_is_chosen(tree, capsys):
-    def base_is(text, why, asked=None):
-        perf_gate.check_out_base(perf_gate.choose_base(asked))
-        assert (perf_gate.BASE_TREE / "src/kernel").read_text() == text
-        says(capsys.readouterr().err, text, why)
-
     base_is("first", "the commit before the last")
-    (tree / "src/kernel").write_text("changed")
+    source.write_text("changed")
     base_is("second", "because files were changed")
     git("checkout", "-qfb", "branch")
     commit("third")
     commit("fourth")
     base_is("second", "where this branch left main")
     base_is("third", "as asked for", "HEAD~1")
-    shutil.rmtree(perf_gate.BASE_TREE)
+    shutil.rmtree(base)
     base_is("second", "left main")
-    (perf_gate.BASE_TREE / ".git").unlink()  # git would take the repository around it
+    (base / ".git").unlink()  # git would take the repository around it
     base_is("fourth", "as asked for", "HEAD")
-    assert git("status", "--porcelain") == "" and git("branch", "--show-current") == "branch\n"
+    assert git("status", "--porcelain", "--branch") == "## branch\n"
     says(refusal_of(perf_gate.choose_base, "no-such"), "no-such", "--base-run")
-    says(
-        refusal_of(perf_gate.build, "working tree", tree), "working tree cannot be built", "log.txt"
-    )
+    says(refusal_of(perf_gate.build, "working tree", tree), "tree cannot be built", "log.txt")
     shutil.rmtree(tree / ".git")
     says(refusal_of(perf_gate.choose_base, None), "not a git repository")
 
