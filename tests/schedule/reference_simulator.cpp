@@ -3,7 +3,6 @@
 // any order that waits allow.
 #include <map>
 #include <random>
-#include <utility>
 #include "schedule/reference_step.hpp"
 #include "schedule/whole_job.hpp"
 
@@ -15,24 +14,6 @@ struct Wrong {
   std::string what;
 };
 
-/// An action under way.
-struct Running {
-  int action = -1;
-  Buffers held;  // its slots as it found them
-  Buffers left;  // and as it left them until it ends
-};
-
-struct LaneState {
-  std::vector<int> actions;
-  double eagerness = 0;          // some lanes hurry, some crawl
-  int next = 0;                  // action to start
-  std::vector<Running> running;  // in the order in which they started
-  std::vector<bool> ended;       // by action of the lane
-  int finished = 0;              // actions in front of the first one that has not ended
-
-  [[nodiscard]] bool exhausted() const { return next == static_cast<int>(actions.size()); }
-};
-
 class Simulator {
 public:
   /// Executes all replicas.
@@ -40,21 +21,57 @@ public:
       : p_(whole_job(program)),
         random_(seed),
         ranks_(p_.ranks.size()) {
-    for (int r = 0; r < count(); ++r)
-      set_up(r);
+    const std::vector<Buffer> first = first_weights(p_);
+    std::uniform_real_distribution<double> draw(0.0, 1.0);
+    for (int r = 0; r < count(); ++r) {
+      for (int c = 0; c < slot_classes; ++c)
+        for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
+          const auto cls = static_cast<SlotClass>(c);
+          ranks_[r].slots[{cls, i}] = junk(width(p_, cls));
+        }
+      for_each_weights(r, [&](Buffer& buffer, int number, Run run) {
+        put(buffer, run, within(first[number], run));
+      });
+      for (int l = 0; l < schedule::lanes; ++l) {
+        const double d = draw(random_);
+        ranks_[r].lanes[l].eagerness = d * d * d + 1e-4;
+        ranks_[r].lanes[l].actions = actions_of(p_.ranks[r], static_cast<Lane>(l));
+      }
+    }
     match_transfers();
   }
 
   void run() {
     while (step()) {}
-    for (const Rank& rank : ranks_)
-      for (const LaneState& lane : rank.lanes)
-        if (!lane.exhausted() || !lane.running.empty())
+    const std::vector<Buffer> right = last_weights(p_);
+    for (int r = 0; r < count(); ++r) {
+      for (const LaneState& lane : ranks_[r].lanes)
+        if (lane.finished() < std::ssize(lane.actions))
           throw Wrong{"stuck"};
-    compare();
+      for_each_weights(r, [&](const Buffer& buffer, int number, Run run) {
+        if (within(buffer, run) != within(right[number], run))
+          throw Wrong{number < p_.shards ? "wrong weights" : "wrong embeddings"};
+      });
+    }
   }
 
 private:
+  /// An action under way.
+  struct Running {
+    int place;           ///< among those of the lane
+    Buffers held, left;  ///< its slots as it found them, and as it left them until it ends
+  };
+
+  struct LaneState {
+    std::vector<int> actions;
+    double eagerness = 0;          ///< some lanes hurry, some crawl
+    int next = 0;                  ///< action to start
+    std::vector<Running> running;  ///< in the order in which they started
+
+    /// Actions in front of the first one that has not ended.
+    [[nodiscard]] int finished() const { return running.empty() ? next : running.front().place; }
+  };
+
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;
     std::array<LaneState, schedule::lanes> lanes;
@@ -62,47 +79,66 @@ private:
 
   struct Event {
     int rank, lane;
-    int member;  // of the running actions, which ends; -1: the next action starts
+    int member;  ///< of the running actions, which ends; -1: the next action starts
   };
 
-  using Sides = std::vector<std::pair<int, int>>;  ///< ranks and actions
+  struct Side {
+    int rank, action;
+
+    auto operator<=>(const Side&) const = default;
+  };
+
+  using Sides = std::vector<Side>;
 
   [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
 
-  [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
+  [[nodiscard]] const Action& at(Side side) const {
+    return p_.ranks[side.rank].actions[side.action];
+  }
 
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
 
+  LaneState& lane_of(Side side) { return ranks_[side.rank].lanes[index_of(at(side).lane)]; }
+
   Buffer junk(int size) {
     Buffer buffer(size);
-    for (Number& n : buffer)
-      n = random_();
+    std::ranges::generate(buffer, std::ref(random_));
     return buffer;
   }
 
-  void set_up(int r) {
-    Rank& rank = ranks_[r];
-    for (int c = 0; c < slot_classes; ++c)
-      for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
-        const auto cls = static_cast<SlotClass>(c);
-        Buffer& buffer = rank.slots[{cls, i}] = junk(width(p_, cls));
-        if (cls == SlotClass::embeddings)
-          put(buffer,
-              embeddings_run(p_, r),
-              within(first_embeddings(p_.embeddings_parts), embeddings_run(p_, r)));
-        if (cls == SlotClass::owned)
-          put(buffer,
-              owned_run(p_, r),
-              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(p_, r)));
+  /// Calls visit(buffer, number, run) for what a rank keeps of its shards and of the embeddings,
+  /// whose number is that behind the last shard.
+  void for_each_weights(int r, const auto& visit) {
+    const RankProgram& rank = p_.ranks[r];
+    for (int h = 0; h < std::ssize(rank.owned_shards); ++h)
+      visit(slot(r, {SlotClass::owned, static_cast<std::int16_t>(h)}),
+          rank.owned_shards[h],
+          kept_run(p_, r, SlotClass::owned));
+    if (rank.has_embeddings())
+      visit(slot(r, {SlotClass::embeddings, 0}), p_.shards, kept_run(p_, r, SlotClass::embeddings));
+  }
+
+  /// Sides of a transfer belong together by their number in the queue of sender, receiver, payload,
+  /// or communicator, lane.
+  void match_transfers() {
+    using Queue = std::array<int, 3>;
+    std::map<std::pair<Queue, int>, int> taken;      // by queue and rank
+    std::map<std::pair<Queue, int>, Sides> matched;  // by queue and number
+    for (int r = 0; r < count(); ++r)
+      for (int i = 0; i < std::ssize(p_.ranks[r].actions); ++i) {
+        const Action& a = at({r, i});
+        if (!is_communication(a.kind))
+          continue;
+        Queue queue = {r, a.peer, static_cast<int>(a.payload)};
+        if (a.kind == Kind::recv)
+          std::swap(queue[0], queue[1]);
+        if (is_collective(a.kind))
+          queue = {-1, a.communicator, static_cast<int>(a.lane)};
+        matched[{queue, taken[{queue, r}]++}].push_back({r, i});
       }
-    std::uniform_real_distribution<double> draw(0.0, 1.0);
-    for (int l = 0; l < lanes; ++l) {
-      LaneState& lane = rank.lanes[l];
-      lane.actions = actions_of(p_.ranks[r], static_cast<Lane>(l));
-      lane.ended.resize(lane.actions.size());
-      const double d = draw(random_);
-      lane.eagerness = d * d * d + 1e-4;
-    }
+    for (const auto& [queue, sides] : matched)
+      for (const Side side : sides)
+        sides_[side] = sides;
   }
 
   /// One event out of those that can happen; false if there is none.
@@ -110,225 +146,161 @@ private:
     std::vector<Event> events;
     std::vector<double> weights;
     for (int r = 0; r < count(); ++r)
-      for (int l = 0; l < lanes; ++l) {
-        collect(r, l, events);
-        weights.resize(events.size(), ranks_[r].lanes[l].eagerness);
+      for (int l = 0; l < schedule::lanes; ++l) {
+        const LaneState& lane = ranks_[r].lanes[l];
+        if (lane.next < std::ssize(lane.actions) && may_start({r, lane.actions[lane.next]}))
+          events.push_back({r, l, -1});
+        for (int k = 0; k < std::ssize(lane.running); ++k)
+          if (can_end({r, lane.actions[lane.running[k].place]}))
+            events.push_back({r, l, k});
+        weights.resize(events.size(), lane.eagerness);
       }
     if (events.empty())
       return false;
-    const Event e =
+    const auto [r, l, member] =
         events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
-    if (e.member < 0)
-      start(e.rank, e.lane);
+    LaneState& lane = ranks_[r].lanes[l];
+    if (member < 0)
+      start(r, lane);
     else
-      end(e);
+      end({r, lane.actions[lane.running[member].place]});
     return true;
-  }
-
-  void collect(int r, int l, std::vector<Event>& events) {
-    const LaneState& s = ranks_[r].lanes[l];
-    if (!s.exhausted() && may_start(r, s.actions[s.next]))
-      events.push_back({r, l, -1});
-    for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
-      if (can_end(r, s.running[k].action))
-        events.push_back({r, l, k});
   }
 
   /// A lane has one action at a time, but any number of messages of one direction, unless two would
   /// share a slot.
-  bool may_start(int r, int i) const {
-    const Action& a = at(r, i);
-    for (const Running& running : ranks_[r].lanes[static_cast<std::size_t>(a.lane)].running)
-      if (const Action& other = at(r, running.action);
+  bool may_start(Side side) {
+    const Action& a = at(side);
+    const LaneState& own = lane_of(side);
+    for (const Running& running : own.running)
+      if (const Action& other = at({side.rank, own.actions[running.place]});
           !is_point_to_point(a.kind) || other.kind != a.kind ||
           (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
         return false;
-    for (int l = 0; l < lanes; ++l)
-      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes[l].finished < a.waits[l])
+    for (int l = 0; l < schedule::lanes; ++l)
+      if (l != static_cast<int>(a.lane) && ranks_[side.rank].lanes[l].finished() < a.waits[l])
         return false;
     return true;
   }
 
-  void start(int r, int l) {
-    LaneState& s = ranks_[r].lanes[l];
-    const int i = s.actions[s.next++];
-    const Action& a = at(r, i);
+  void start(int r, LaneState& lane) {
+    const Action& a = at({r, lane.actions[lane.next]});
     if (a.kind == Kind::join)
       check_join(r);
-    Running& running = s.running.emplace_back();
-    running.action = i;
-    for (std::size_t k = 0; k < most_operands; ++k)
-      if (a.slots[k].valid())
-        running.held[k] = slot(r, a.slots[k]);
+    Running& running = lane.running.emplace_back(lane.next++);
+    const std::vector<std::size_t> operands = operands_in(a);
+    for (const std::size_t k : operands)
+      running.held[k] = slot(r, a.slots[k]);
     for (const Access& access : accesses(a, r))
-      for (std::size_t k = 0; k < most_operands; ++k)
-        if (access.write && a.slots[k] == access.slot)
-          put(slot(r, access.slot), touched(p_, a, k), junk(touched(p_, a, k).size()));
+      for (const std::size_t k : operands)
+        if (const Run run = touched(p_, a, k); access.write && a.slots[k] == access.slot)
+          put(slot(r, access.slot), run, junk(run.end - run.begin));
+    for (const std::size_t k : operands)
+      running.left[k] = slot(r, a.slots[k]);
+  }
+
+  static std::vector<std::size_t> operands_in(const Action& a) {
+    std::vector<std::size_t> valid;
     for (std::size_t k = 0; k < most_operands; ++k)
       if (a.slots[k].valid())
-        running.left[k] = slot(r, a.slots[k]);
+        valid.push_back(k);
+    return valid;
   }
 
   void check_join(int r) const {
     int finished = 0;
     for (const LaneState& lane : ranks_[r].lanes)
-      finished += lane.finished;
-    if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
+      finished += lane.finished();
+    if (finished + 1 != std::ssize(p_.ranks[r].actions))
       throw Wrong{"joins too early"};
   }
 
-  /// Sides of a transfer belong together by their number in the queue of sender, receiver, payload,
-  /// or communicator, lane.
-  void match_transfers() {
-    std::map<std::array<int, 5>, int> taken;     // by queue and side
-    std::map<std::array<int, 4>, Sides> places;  // by queue and number
-    for (int r = 0; r < count(); ++r)
-      for (int i = 0; const Action& a : p_.ranks[r].actions) {
-        const bool all = is_collective(a.kind), sends = a.kind == Kind::send;
-        const int from = all     ? -1
-                         : sends ? r
-                                 : a.peer,
-                  to = all     ? a.communicator
-                       : sends ? a.peer
-                               : r;
-        const int what = static_cast<int>(all ? index_of(a.lane) : index_of(a.payload));
-        if (is_communication(a.kind))
-          places[{from, to, what, taken[{from, to, what, all ? r : 0, sends ? 1 : 0}]++}]
-              .emplace_back(r, i);
-        ++i;
-      }
-    for (const auto& [place, sides] : places)
-      for (const auto& side : sides)
-        sides_[side] = sides;
+  auto running(Side side) {
+    LaneState& lane = lane_of(side);
+    return std::ranges::find_if(lane.running,
+        [&](const Running& running) { return lane.actions[running.place] == side.action; });
   }
 
   /// A transfer can end once all of its sides are under way.
-  bool can_end(int r, int i) {
-    const Action& a = at(r, i);
+  bool can_end(Side side) {
+    const Action& a = at(side);
     if (!is_communication(a.kind))
       return true;
     const std::size_t wanted =
         is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
-    const Sides& sides = sides_[{r, i}];
-    return sides.size() == wanted && std::ranges::all_of(sides, [&](const auto& side) {
-      const auto& running =
-          ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
-      return std::ranges::find(running, side.second, &Running::action) != running.end();
+    const Sides& sides = sides_[side];
+    return sides.size() == wanted && std::ranges::all_of(sides, [&](Side other) {
+      return running(other) != lane_of(other).running.end();
     });
   }
 
-  Running take(int r, int i) {
-    const auto l = static_cast<std::size_t>(at(r, i).lane);
-    LaneState& s = ranks_[r].lanes[l];
-    const auto running = std::ranges::find(s.running, i, &Running::action);
-    if (running == s.running.end())
+  /// Ends an action and returns what it found. Inputs must be as they were found, outputs as they
+  /// were left: no other action worked on them.
+  Buffers take(Side side) {
+    const Action& a = at(side);
+    const auto found = running(side);
+    if (found == lane_of(side).running.end())
       throw Wrong{"not running"};
-    const Running taken = *running;
-    s.running.erase(running);
-    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(s.actions, i) - s.actions.begin())] =
-        true;
-    s.finished = static_cast<int>(std::ranges::find(s.ended, false) - s.ended.begin());
-    check_untouched(r, taken);
-    return taken;
-  }
-
-  /// Inputs must be as they were found, outputs as they were left: no other action worked on them.
-  void check_untouched(int r, const Running& running) {
-    const Action& a = at(r, running.action);
-    for (std::size_t k = 0; k < most_operands; ++k) {
-      if (!a.slots[k].valid())
-        continue;
-      const Run run = touched(p_, a, k);
-      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
+    const Running taken = *found;
+    lane_of(side).running.erase(found);
+    for (const std::size_t k : operands_in(a))
+      if (const Run run = touched(p_, a, k);
+          within(slot(side.rank, a.slots[k]), run) != within(taken.left[k], run))
         throw Wrong{"changed under an action"};
-    }
+    return taken.held;
   }
 
-  void end(const Event& e) {
-    const int i = ranks_[e.rank].lanes[e.lane].running[e.member].action;
-    const Action& a = at(e.rank, i);
+  void end(Side side) {
+    const Action& a = at(side);
     if (!is_communication(a.kind))
-      return compute(p_, e.rank, a, take(e.rank, i).held, [&](std::size_t k) -> Buffer& {
-        return slot(e.rank, a.slots[k]);
+      return compute(p_, side.rank, a, take(side), [&](std::size_t k) -> Buffer& {
+        return slot(side.rank, a.slots[k]);
       });
-    const Sides sides = sides_[{e.rank, i}];
-    for (const auto& [r, k] : sides)
-      if (at(r, k).shard != a.shard || at(r, k).parts != a.parts)
+    const Sides sides = sides_[side];
+    std::map<int, Buffer> in;  // by rank
+    for (const Side each : sides) {
+      const Action& other = at(each);
+      if (other.shard != a.shard || other.parts != a.parts)
         throw Wrong{"sizes differ"};
-    if (is_collective(a.kind))
-      return collective(sides);
-    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
-                                 ? std::pair(sides[0], sides[1])
-                                 : std::pair(sides[1], sides[0]);
-    const Running sent = take(from.first, from.second);
-    take(to.first, to.second);
-    put_moved(to, within(sent.held[0], touched(p_, at(from.first, from.second), 0)));
-  }
-
-  /// Into what a side of a transfer touches.
-  void put_moved(const std::pair<int, int>& side, const Buffer& content) {
-    const Action& a = at(side.first, side.second);
-    put(slot(side.first, a.slots[0]), touched(p_, a, 0), content);
-  }
-
-  void collective(const Sides& sides) {
-    const Action first = at(sides[0].first, sides[0].second);
-    std::map<int, Buffer> in;
-    for (const auto& [r, i] : sides) {
-      const Action& a = at(r, i);
-      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
+      if (is_collective(a.kind) &&
+          (other.kind != a.kind || other.peer != a.peer || other.payload != a.payload))
         throw Wrong{"calls differ"};
-      in[r] = within(take(r, i).held[0], touched(p_, a, 0));
+      in[each.rank] = within(take(each)[0], touched(p_, other, 0));
     }
-    Buffer sum(in.begin()->second.size());
-    for (const auto& [r, buffer] : in)
+    for (const Side each : sides)
+      if (const Action& other = at(each); other.kind != Kind::send)
+        put(slot(each.rank, other.slots[0]), touched(p_, other, 0), received(other, each.rank, in));
+  }
+
+  /// What a side has after a transfer.
+  Buffer received(const Action& a, int r, const std::map<int, Buffer>& in) {
+    if (a.kind == Kind::recv || a.kind == Kind::broadcast)
+      return in.at(a.peer);
+    Buffer sum(in.at(r).size());
+    for (const auto& [rank, buffer] : in)
       for (std::size_t k = 0; k < sum.size(); ++k)
         sum[k] += buffer[k];
-    for (const auto& side : sides)
-      put_moved(side, result(first, side.first, in, sum));
-  }
-
-  /// What a member has after a collective.
-  Buffer result(const Action& a, int r, const std::map<int, Buffer>& in, const Buffer& sum) {
     const std::vector<int>& members = p_.communicators[a.communicator].ranks;
     const std::size_t each = std::max<std::size_t>(sum.size() / members.size(), 1);
     const auto member = [&](std::size_t k) {
       return members[std::min(k / each, members.size() - 1)];
     };
-    Buffer out = sum;
-    switch (a.kind) {
-    case Kind::broadcast: return in.at(a.peer);
-    case Kind::reduce: return r == a.peer ? sum : in.at(r);
-    case Kind::all_reduce: return sum;
-    case Kind::all_gather:
-      for (std::size_t k = 0; k < out.size(); ++k)
-        out[k] = in.at(member(k))[k];
-      return out;
-    default:
-      for (std::size_t k = 0; k < out.size(); ++k)
-        out[k] = member(k) == r ? sum[k] : random_();
-      return out;
-    }
-  }
-
-  void compare() {
-    const Weights right = expected(p_);
-    for (int r = 0; r < count(); ++r) {
-      for (int h = 0; h < static_cast<int>(p_.ranks[r].owned_shards.size()); ++h)
-        if (within(ranks_[r].slots[{SlotClass::owned, h}], owned_run(p_, r)) !=
-            within(right.shards[p_.ranks[r].owned_shards[h]], owned_run(p_, r)))
-          throw Wrong{"wrong weights"};
-      for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::embeddings)]; ++e)
-        if (within(ranks_[r].slots[{SlotClass::embeddings, e}], embeddings_run(p_, r)) !=
-            within(right.embeddings, embeddings_run(p_, r)))
-          throw Wrong{"wrong embeddings"};
-    }
+    if (a.kind == Kind::reduce && r != a.peer)
+      return in.at(r);
+    if (a.kind == Kind::all_gather)
+      for (std::size_t k = 0; k < sum.size(); ++k)
+        sum[k] = in.at(member(k))[k];
+    if (a.kind == Kind::reduce_scatter)
+      for (std::size_t k = 0; k < sum.size(); ++k)
+        if (member(k) != r)
+          sum[k] = random_();
+    return sum;
   }
 
   const Program p_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<int, int>, Sides> sides_;  ///< of each side of a transfer
+  std::map<Side, Sides> sides_;  ///< of each side of a transfer
 };
 }  // namespace
 

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <numeric>
 #include <vector>
 #include "schedule/program.hpp"
 
 /// A training step on made-up numbers, done plainly: what any program must compute.
 namespace minitaw::schedule::reference {
 using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard or of the embeddings. Gradients add, all else is
-/// mixed beyond recognition.
+/// A buffer: a number, or one per part of a shard, or two per part of the embeddings. Gradients
+/// add, all else is mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
 /// Numbers [begin, end) of a buffer.
 struct Run {
   int begin = 0, end = 0;
-
-  [[nodiscard]] int size() const { return end - begin; }
 };
 
 inline Buffer within(const Buffer& buffer, Run run) {
@@ -26,123 +23,101 @@ inline void put(Buffer& buffer, Run run, const Buffer& content) {
   std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
 }
 
-inline Number mix(Number a, Number b) {
-  Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+inline void mix_in(Number& a, Number b) {
+  a = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
+  a = (a ^ (a >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  a = (a ^ (a >> 27)) * 0x94D049BB133111EBULL;
 }
 
-inline Number mix(Number a, const Buffer& b) {
-  for (const Number n : b)
-    a = mix(a, n);
-  return a;
+inline void mix_in(Number& a, const Buffer& buffer) {
+  for (const Number b : buffer)
+    mix_in(a, b);
 }
 
-inline Buffer first_weights(int shard, int parts) {
-  Buffer weights;
-  for (int i = 0; i < parts; ++i)
-    weights.push_back(mix(mix(1, shard), i));
-  return weights;
+Number mix(Number what, const auto&... with) {
+  (mix_in(what, with), ...);
+  return what;
 }
 
-/// Numbers of a part of the embeddings: one of the embedding, one of final norm and head.
-constexpr int per_part = 2;
+// The embeddings. A part has a number of the embedding and one of final norm and head; split in
+// two, either part has both of one of them.
 
-inline Run parts_run(int begin, int end) {
-  return {per_part * begin, per_part * end};
+inline bool of_head(const Program& p, int number) {
+  return (p.embeddings_split ? number / 2 : number % 2) == 1;
 }
 
-inline Buffer first_embeddings(int count) {
-  Buffer embeddings;
-  for (int i = 0; i < per_part * count; ++i)
-    embeddings.push_back(mix(2, i));
-  return embeddings;
-}
-
-/// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a
-/// part.
-enum class End { embedding, head };
-
-inline std::vector<int> positions(const Program& p, End end) {
-  std::vector<int> result;
-  const int which = end == End::embedding ? 0 : 1;
-  for (int i = 0; i < per_part * p.embeddings_parts; ++i)
-    if ((p.embeddings_split ? i / per_part : i % per_part) == which)
-      result.push_back(i);
-  return result;
-}
-
-inline Buffer picked(const Buffer& buffer, const std::vector<int>& positions) {
+inline Buffer end_of(const Program& p, const Buffer& embeddings, bool head) {
   Buffer result;
-  for (const int i : positions)
-    result.push_back(buffer[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < std::ssize(embeddings); ++i)
+    if (of_head(p, i) == head)
+      result.push_back(embeddings[i]);
   return result;
 }
 
 // The arithmetic of a training step.
+
 inline Number embed(const Buffer& embedding, int m) {
-  return mix(mix(3, m), embedding);
+  return mix(3, m, embedding);
 }
 
 inline Number forward(Number x, const Buffer& w, int s) {
-  return mix(mix(mix(4, x), w), s);
+  return mix(4, x, w, s);
 }
 
 inline Number loss(Number x, const Buffer& head, int m) {
-  return mix(mix(mix(5, x), m), head);
+  return mix(5, x, m, head);
 }
 
-inline Number head_gradient(Number x, const Buffer& head, int m, int part) {
-  return mix(mix(loss(x, head, m), 6), part);
+inline Number head_gradient(Number x, const Buffer& head, int m, int number) {
+  return mix(6, x, m, head, number);
 }
 
 inline Number backward(Number x, Number saved, const Buffer& w, int s) {
-  return mix(mix(mix(mix(7, x), saved), w), s);
+  return mix(7, x, saved, w, s);
 }
 
 inline Number weight_gradient(Number x, Number saved, int s, int part) {
-  return mix(mix(mix(mix(8, x), saved), s), part);
+  return mix(8, x, saved, s, part);
 }
 
-inline Number embed_gradient(Number x, int m, int part) {
-  return mix(mix(mix(9, x), m), part);
+inline Number embed_gradient(Number x, int m, int number) {
+  return mix(9, x, m, number);
+}
+
+/// `squares`: of all gradients, if they are clipped.
+inline Number update(Number w, Number gradient, Number squares) {
+  return mix(10, w, gradient, squares);
 }
 
 inline Number square(Number gradient) {
   return mix(11, gradient);
 }
 
-/// `squares`: of all gradients, if they are clipped.
-inline Number update(Number w, Number gradient, Number squares) {
-  return mix(mix(mix(10, w), gradient), squares);
-}
-
 // What actions do to buffers.
 
 inline int width(const Program& p, SlotClass cls) {
   if (of_embeddings(cls))
-    return per_part * p.embeddings_parts;
+    return 2 * p.embeddings_parts;
   return row_of(cls).data == Data::shard ? p.shard_parts : 1;
 }
 
-/// What the rank keeps of each of its shards, and of the embeddings.
-inline Run owned_run(const Program& p, int r) {
-  const int each = p.shard_parts / p.owned_parts;
-  return {p.ranks[r].part * each, (p.ranks[r].part + 1) * each};
+inline Run run_of(int width, int part, int parts) {
+  return {part * (width / parts), (part + 1) * (width / parts)};
 }
 
-inline Run embeddings_run(const Program& p, int r) {
-  const int part = p.ranks[r].embeddings_part;
-  return part < 0 ? parts_run(0, p.embeddings_parts) : parts_run(part, part + 1);
+/// What the rank keeps of each of its shards, or of the embeddings.
+inline Run kept_run(const Program& p, int r, SlotClass cls) {
+  const RankProgram& rank = p.ranks[r];
+  if (cls == SlotClass::owned)
+    return run_of(p.shard_parts, rank.part, p.owned_parts);
+  const bool all = rank.embeddings_part < 0;
+  return run_of(width(p, cls), all ? 0 : rank.embeddings_part, all ? 1 : p.embeddings_parts);
 }
 
 /// What an action touches of its slot k.
 inline Run touched(const Program& p, const Action& a, std::size_t k) {
-  const int all = width(p, a.slots[k].cls);
-  if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
-    return {0, all};
-  return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
+  const bool parts = is_communication(a.kind) || a.kind == Kind::accumulate || a.kind == Kind::load;
+  return run_of(width(p, a.slots[k].cls), parts ? a.part : 0, parts ? a.parts : 1);
 }
 
 using Buffers = std::array<Buffer, most_operands>;
@@ -150,42 +125,44 @@ using Buffers = std::array<Buffer, most_operands>;
 /// `held`: what a local action found in its slots, `out`: where it leaves its results.
 inline void compute(
     const Program& p, int r, const Action& a, const Buffers& held, const auto& out) {
+  const int m = a.micro_batch, s = a.shard;
   const auto in = [&](std::size_t k) { return held[k][0]; };
-  // Gradients: the new content is the old one plus, or nothing but, what is added.
-  const auto add = [&](std::size_t k, const std::vector<int>& numbers, const auto& gradient) {
-    out(k) = held[k];
-    for (const int i : numbers)
-      out(k)[i] = (a.accumulates ? held[k][i] : 0) + gradient(i);
+  // Of gradients: the new number is the old one plus, or nothing but, what is added.
+  const auto add_to = [&](std::size_t k, int i, Number gradient) {
+    out(k)[i] = (a.accumulates ? held[k][i] : 0) + gradient;
   };
   const auto add_shard = [&](std::size_t k, Number x, Number saved) {
-    std::vector<int> all(p.shard_parts);
-    std::iota(all.begin(), all.end(), 0);
-    add(k, all, [&](int part) { return weight_gradient(x, saved, a.shard, part); });
+    for (int i = 0; i < p.shard_parts; ++i)
+      add_to(k, i, weight_gradient(x, saved, s, i));
   };
   // What slices of a micro-batch leave to each other: of operand k.
   const auto extended = [&](std::size_t k, Number x) {
     return (out(k) = {mix(a.extends ? in(k) : 0, x)})[0];
   };
-  const Run updated = of_embeddings(a.payload) ? parts_run(a.shard, a.shard + 1) : owned_run(p, r);
-  const int m = a.micro_batch;
+  const Run updated =
+      of_embeddings(a.payload) ? Run{2 * s, 2 * s + 2} : kept_run(p, r, SlotClass::owned);
+  const auto restore = [&](std::size_t k) { out(k) = held[k]; };
   switch (a.kind) {
-  case Kind::embed: out(0) = {embed(picked(held[1], positions(p, End::embedding)), m)}; break;
+  case Kind::embed: out(0) = {embed(end_of(p, held[1], false), m)}; break;
   case Kind::forward: {
     const Number x = p.slices > 1 ? mix(in(2), extended(3, in(2))) : in(2);
     out(1) = {in(2)};
-    out(2) = {forward(x, held[0], a.shard)};
+    out(2) = {forward(x, held[0], s)};
     break;
   }
   case Kind::loss: {
-    const Buffer head = picked(held[1], positions(p, End::head));
+    const Buffer head = end_of(p, held[1], true);
     out(0) = {loss(in(0), head, m)};
-    add(2, positions(p, End::head), [&](int part) { return head_gradient(in(0), head, m, part); });
+    restore(2);
+    for (int i = 0; i < std::ssize(held[2]); ++i)
+      if (of_head(p, i))
+        add_to(2, i, head_gradient(in(0), head, m, i));
     break;
   }
   case Kind::backward:
   case Kind::backward_input: {
-    const Number x = p.slices > 1 ? mix(mix(in(2), in(4)), extended(5, in(2))) : in(2);
-    out(2) = {backward(x, in(1), held[0], a.shard)};
+    const Number x = p.slices > 1 ? mix(in(2), in(4), extended(5, in(2))) : in(2);
+    out(2) = {backward(x, in(1), held[0], s)};
     if (a.kind == Kind::backward)
       add_shard(3, x, in(1));
     else
@@ -194,84 +171,83 @@ inline void compute(
   }
   case Kind::backward_weight: add_shard(2, in(1), in(0)); break;
   case Kind::embed_backward:
-    add(1, positions(p, End::embedding), [&](int part) { return embed_gradient(in(0), m, part); });
+    restore(1);
+    for (int i = 0; i < std::ssize(held[1]); ++i)
+      if (!of_head(p, i))
+        add_to(1, i, embed_gradient(in(0), m, i));
     break;
-  case Kind::square: {
-    Number sum = a.accumulates ? in(1) : 0;
-    for (int i = updated.begin; i < updated.end; ++i)
-      sum += square(held[0][i]);
-    out(1) = {sum};
+  case Kind::square:
+    out(1) = {a.accumulates ? in(1) : 0};
+    for (const Number g : within(held[0], updated))
+      out(1)[0] += square(g);
     break;
-  }
   case Kind::update:
-    out(0) = held[0];
+    restore(0);
     for (int i = updated.begin; i < updated.end; ++i)
       out(0)[i] = update(held[0][i], held[1][i], a.slots[2].valid() ? in(2) : 0);
     break;
   case Kind::zero: out(0) = Buffer(held[0].size()); break;
   case Kind::accumulate:
     for (int i = touched(p, a, 0).begin; i < touched(p, a, 0).end; ++i)
-      out(1)[i] = held[0][i] + (a.accumulates ? held[1][i] : 0);
+      add_to(1, i, held[0][i]);
     break;
   case Kind::load: put(out(1), touched(p, a, 1), within(held[0], touched(p, a, 0))); break;
   default: break;
   }
 }
 
-struct Weights {
-  std::vector<Buffer> shards;
-  Buffer embeddings;
-};
+/// Weights before the step of every shard, and at last of the embeddings.
+inline std::vector<Buffer> first_weights(const Program& p) {
+  std::vector<Buffer> weights(p.shards, Buffer(p.shard_parts));
+  weights.emplace_back(width(p, SlotClass::embeddings));
+  for (std::size_t s = 0; s < weights.size(); ++s)
+    for (std::size_t i = 0; i < weights[s].size(); ++i)
+      weights[s][i] = mix(1, s, i);
+  return weights;
+}
 
-/// The step, done plainly.
-inline Weights expected(const Program& p) {
-  const std::vector<int> embedding = positions(p, End::embedding), head = positions(p, End::head);
-  std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
-  for (int s = 0; s < p.shards; ++s)
-    weights.push_back(first_weights(s, p.shard_parts));
-  Buffer embeddings = first_embeddings(p.embeddings_parts),
-         embeddings_gradient(per_part * p.embeddings_parts);
+/// And after it, done plainly.
+inline std::vector<Buffer> last_weights(const Program& p) {
+  std::vector<Buffer> weights = first_weights(p), gradients;
+  for (const Buffer& w : weights)
+    gradients.emplace_back(w.size());
+  const Buffer embedding = end_of(p, weights.back(), false), head = end_of(p, weights.back(), true);
   for (int first = 0; first < p.micro_batches; first += p.slices) {
     // Slices of a micro-batch go forward in order and come back in reverse.
-    std::vector<std::vector<Number>> saved(p.slices);
-    std::vector<Number> keys(p.shards), key_gradients(p.shards), states(p.slices);
-    const auto leave = [&](std::vector<Number>& to, int s, Number x) {
-      return to[s] = mix(to[s], x);
-    };
+    std::vector<Buffer> states(p.slices);  // in front of each shard, and of the head
+    Buffer keys(p.shards), key_gradients(p.shards);
     for (int k = 0; k < p.slices; ++k) {
-      Number x = embed(picked(embeddings, embedding), first + k);
+      Number x = embed(embedding, first + k);
       for (int s = 0; s < p.shards; ++s) {
-        saved[k].push_back(x);
-        x = forward(p.slices > 1 ? mix(x, leave(keys, s, x)) : x, weights[s], s);
+        states[k].push_back(x);
+        mix_in(keys[s], x);
+        x = forward(p.slices > 1 ? mix(x, keys[s]) : x, weights[s], s);
       }
-      for (const int i : head)
-        embeddings_gradient[i] += head_gradient(x, picked(embeddings, head), first + k, i);
-      states[k] = loss(x, picked(embeddings, head), first + k);
+      states[k].push_back(x);
     }
     for (int k = p.slices - 1; k >= 0; --k) {
-      Number x = states[k];
+      const Number top = states[k][p.shards];
+      Number x = loss(top, head, first + k);
       for (int s = p.shards - 1; s >= 0; --s) {
+        mix_in(key_gradients[s], x);
         if (p.slices > 1)
-          x = mix(mix(x, keys[s]), leave(key_gradients, s, x));
+          x = mix(x, keys[s], key_gradients[s]);
         for (int i = 0; i < p.shard_parts; ++i)
-          gradients[s][i] += weight_gradient(x, saved[k][s], s, i);
-        x = backward(x, saved[k][s], weights[s], s);
+          gradients[s][i] += weight_gradient(x, states[k][s], s, i);
+        x = backward(x, states[k][s], weights[s], s);
       }
-      for (const int i : embedding)
-        embeddings_gradient[i] += embed_gradient(x, first + k, i);
+      for (int i = 0; i < std::ssize(gradients.back()); ++i)
+        gradients.back()[i] += of_head(p, i) ? head_gradient(top, head, first + k, i)
+                                             : embed_gradient(x, first + k, i);
     }
   }
   Number squares = 0;
   for (const Buffer& gradient : gradients)
     for (const Number g : gradient)
       squares += p.clips ? square(g) : 0;
-  for (const Number g : embeddings_gradient)
-    squares += p.clips ? square(g) : 0;
-  for (int s = 0; s < p.shards; ++s)
-    for (int i = 0; i < p.shard_parts; ++i)
+  for (std::size_t s = 0; s < weights.size(); ++s)
+    for (std::size_t i = 0; i < weights[s].size(); ++i)
       weights[s][i] = update(weights[s][i], gradients[s][i], squares);
-  for (std::size_t i = 0; i < embeddings.size(); ++i)
-    embeddings[i] = update(embeddings[i], embeddings_gradient[i], squares);
-  return {weights, embeddings};
+  return weights;
 }
 }  // namespace minitaw::schedule::reference
