@@ -95,6 +95,14 @@ def refused(done, *words, name="minitaw", begun=False):
     says(done.stderr, *words)
 
 
+def refuses(name, table):
+    """scripts/NAME refuses what each line of the table has before ": ", and says what stands
+    behind it."""
+    for line in table.strip().split("\n"):
+        words, sentence = line.split(": ", 1)
+        refused(script(name, *words.split()), sentence, name=name)
+
+
 def refusal_of(work, *arguments, **options):
     """What the BadInput of a call in Python says."""
     with pytest.raises(command.BadInput) as refusal:

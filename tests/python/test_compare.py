@@ -2,41 +2,41 @@
 """scripts/compare as a user and a CI job meet it: exit codes, table, JSON alone, a JUnit report that
 the usual readers take. What is said of what: test_comparison.py."""
 
-import functools
 import json
 import math
 import xml.etree.ElementTree as xml
 
 import numpy
-import programs
 import pytest
-import samples
-from programs import JSON_HEAD, SAMPLE, output_of, says, script
+from programs import JSON_HEAD, output_of, refuses, says, script
+from samples import made
 
 BROKEN = "a<b>&\"c'|d`_ü ☃ [x].h5"  # names of files stand in reports
 OFF = ("--threshold", "off")
 TWO = [(0, {}, {}), (1, {}, {})]  # runs of the sample
-
-
-def made(name, *runs, **session):
-    return samples.make(SAMPLE, name, runs, session)
+REFUSED = """
+a.h5: two files
+a.h5 a.h5 a.h5: two files
+--base a.h5: two files
+a.h5 a.h5 --base a.h5 --new a.h5: two files
+a.h5 a.h5 --threshold=0: threshold
+a.h5 a.h5 --threshold=nan: threshold
+a.h5 a.h5 --threshold=5: threshold
+a.h5 a.h5 --memory-threshold=-1: memory-threshold
+a.h5 a.h5 --confidence=1: confidence
+a.h5 a.h5 --quantile=0.7: quantile
+a.h5 a.h5 --looks=2.5: looks
+a.h5 a.h5 --junit=no/folder.xml: no/folder.xml
+"""
 
 
 def compared(*arguments, code=0):
     return output_of(script("compare", *arguments), code)
 
 
-refused = functools.partial(programs.refused, name="compare")
-
-
 def test_bad_options_are_refused():
-    a = made("a.h5", *TWO)
-    for files in ((), (a,), (a, a, a), ("--base", a), (a, a, "--base", a, "--new", a)):
-        refused(script("compare", *files), "two files")
-    words = "threshold=0 threshold=nan threshold=5 memory-threshold=-1 confidence=1 quantile=0.7 looks=2.5"
-    for word in words.split():
-        refused(script("compare", a, a, f"--{word}"), word.partition("=")[0])
-    refused(script("compare", a, a, "--junit=no/folder.xml"), "no/folder.xml")
+    made("a.h5", *TWO)
+    refuses("compare", REFUSED)
 
 
 FASTEST = ([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])
@@ -82,14 +82,6 @@ def test_table_json_and_junit_have_the_figures():
     assert float(suite.get("time")) == pytest.approx(medians[1], abs=1e-8)
 
 
-def test_strict_fails_what_is_ambiguous():
-    a = made("a.h5", *TWO)
-    closing = compared(a, a).splitlines()[-1]
-    assert closing.startswith("COMPARISON: AMBIGUOUS: ")
-    assert compared(a, a, "--strict", code=1).endswith(f"{closing}\n")
-    assert json.loads(compared(a, a, *OFF, "--json"))["threshold"] is None
-
-
 # Attributes that the schemas of Jenkins and GitLab both know, and what counts elements.
 KNOWN = {
     "testsuites": "name tests failures errors",
@@ -103,8 +95,8 @@ COUNTS = {"tests": "testcase", "failures": "failure", "skipped": "skipped"}
 
 
 def junit(*arguments, code, failures):
-    """The report, with failures of these types alone."""
-    compared(*arguments, "--junit", "report.xml", code=code)
+    """The report, with failures of these types alone; and the closing line."""
+    text = compared(*arguments, "--junit", "report.xml", code=code)
     root = xml.parse("report.xml").getroot()
     for element in root.iter():
         assert set(element.attrib) == set(KNOWN[element.tag].split())
@@ -112,17 +104,24 @@ def junit(*arguments, code, failures):
         for name, tag in COUNTS.items():
             assert int(element.get(name, -1)) in (len([*element.iter(tag)]), -1), name
     assert [failure.get("type") for failure in root.iter("failure")] == failures
-    return root
+    return root, text.splitlines()[-1]
 
 
 def test_junit_has_a_suite_for_each_case():
-    a = made("a.h5", *TWO)
-    names = [suite.get("name") for suite in junit(a, a, *OFF, code=0, failures=[])]
-    assert [name.partition(", ")[0] for name in names] == ["case 0: tawpipe", "case 1: ddp"]
-    junit(a, a, "--strict", code=1, failures=["AMBIGUOUS"] * 2)
+    """And --strict fails what is ambiguous."""
+    files = "a.h5", made("a.h5", *TWO)
+    suites, closing = junit(*files, code=0, failures=[])
+    names = [suite.get("name").partition(", ")[0] for suite in suites]
+    assert names == ["case 0: tawpipe", "case 1: ddp"]
+    assert closing.startswith("COMPARISON: AMBIGUOUS: ")
+    assert junit(*files, "--strict", code=1, failures=["AMBIGUOUS"] * 2)[1] == closing
     made(BROKEN, *((base, {"verdict": "INVALID: wrong"}, {}) for base in (0, 1)))
-    for failure in junit(a, BROKEN, code=1, failures=["BROKEN"] * 2).iter("failure"):
-        assert BROKEN in failure.get("message")
-    fail = (*OFF, "--missing", "fail")
-    *_, suite = junit(a, made("less.h5", TWO[1]), *fail, code=1, failures=["MISSING"])
+    broken, _ = junit("a.h5", BROKEN, code=1, failures=["BROKEN"] * 2)
+    assert all(BROKEN in failure.get("message") for failure in broken.iter("failure"))
+
+
+def test_a_case_that_is_missing_can_fail():
+    files = made("a.h5", *TWO), made("less.h5", TWO[1])
+    (*_, suite), _ = junit(*files, *OFF, "--missing", "fail", code=1, failures=["MISSING"])
     assert suite.get("name").startswith("missing: tawpipe, 3 ranks in groups 1+2, 128 tokens")
+    assert json.loads(compared(*files, *OFF, "--json"))["threshold"] is None

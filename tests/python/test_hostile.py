@@ -8,11 +8,12 @@ import pathlib
 import h5py
 import numpy
 import pytest
-import samples
 from minitaw import record, sealed
 from programs import REPOSITORY, SAMPLE, call, minitaw, refusal_of, refused, says, script
+from samples import resealed
 
-WHOLE, IMAGE = SAMPLE.read_bytes(), samples.image_of(SAMPLE)
+WHOLE = SAMPLE.read_bytes()
+IMAGE = WHOLE[sealed.SEAL_BYTES :]
 COLUMN = "runs/median_s"
 
 
@@ -22,10 +23,6 @@ def changed(change):
     with h5py.File(image, "r+") as file:
         change(file)
     return resealed(image.getvalue())
-
-
-def resealed(image, schema=sealed.SCHEMA):
-    return sealed.seal_of(schema, [image]) + image
 
 
 def instead(**options):

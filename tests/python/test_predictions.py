@@ -68,7 +68,7 @@ def write_links(name, nodes, measured):
 @pytest.fixture
 def kernels():
     found = [{"name": "limit/triad"}]
-    for line in KERNELS.split("\n")[1:-1]:
+    for line in KERNELS.strip().split("\n"):
         name, *figures = line.split()
         flops, size, seconds = map(float, figures)
         rates = {"FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
@@ -105,58 +105,55 @@ def test_a_job_that_finds_something_slow_has_rates_too(kernels):
 
 # minitaw predict.
 
-MACHINE = REPOSITORY / "inputs/machines/cluster-2x2.toml"
-
-
-def predict(machine, *words, **changes):
-    deck = REPOSITORY / "inputs/wires/nodes.toml"
-    return minitaw("predict", deck, "--machine", machine, *words, *settings(**changes))
+MACHINES = REPOSITORY / "inputs/machines"
 
 
 def predicted(machine, *words, **changes):
-    return json.loads(output_of(predict(machine, *words, "--json", **changes)))
+    deck = REPOSITORY / "inputs/wires/nodes.toml"
+    words = ("predict", deck, "--machine", machine, "--json", *words, *settings(**changes))
+    return json.loads(output_of(minitaw(*words)))
 
 
 def test_cases_that_do_not_fit_are_left_out():
     """The rest is predicted as with them."""
-    three = {"schedule": "tawpipe,fsdp,1f1b"}
-    every = predicted(MACHINE, **three)["cases"]
+    machine, three = MACHINES / "cluster-2x2.toml", {"schedule": "tawpipe,fsdp,1f1b"}
+    every = predicted(machine, **three)["cases"]
     assert [case["fits"] for case in every] == [None] * 3  # of a machine of unknown memory
     _, middle, most = sorted(case["memory_bytes"] for case in every)
     size = f"--machine-set=device.memory={(middle + most) / 2e6:.3f} MB"
-    whole, fitting = (predicted(MACHINE, size, *more, **three) for more in ((), ("--fitting",)))
+    whole, fitting = (predicted(machine, size, *more, **three) for more in ((), ("--fitting",)))
     kept = [case for case in whole["cases"] if case["fits"]]
     assert len(kept) == 2 and fitting["cases"] == kept
     notes = [note for note in fitting["notes"] if note not in whole["notes"]]
     assert notes == ["left out for lack of memory: 1 case"]
 
 
-def timeline(*words, **changes):
-    Path("deck.toml").write_text(
-        "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
-    )
-    machine = REPOSITORY / "inputs/machines/dgx-h100.toml"
-    words = ("deck.toml", f"--machine={machine}", "--set=dtype=bf16", "--timeline=step.json")
-    output_of(minitaw("predict", *words, *settings(**changes)))
+DECK = "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\ndtype = 'bf16'\n"
+
+
+def timelines(**changes):
+    Path("deck.toml").write_text(DECK)
+    machine = f"--machine={MACHINES / 'dgx-h100.toml'}"
+    words = ("deck.toml", machine, "--timeline=step.json", *settings(**changes))
+    output_of(minitaw("predict", *words))
     return predicted_timelines("step.json")
 
 
 def test_a_predicted_step_has_every_action_of_the_program():
-    (one,) = timeline()
-    words = ("plan", "deck.toml", "--set=dtype=bf16", "--program", "--adapters=8")
-    program = output_of(minitaw(*words))
+    (one,) = timelines()
+    program = output_of(minitaw("plan", "deck.toml", "--program", "--adapters=8"))
     assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
 
 
 def test_of_replicas_that_are_alike_one_is_predicted():
-    (alike,) = timeline(ranks=24, groups=3, replicas=3, micro_batches=24, layers=8)
+    (alike,) = timelines(ranks=24, groups=3, replicas=3, micro_batches=24, layers=8)
     title = "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)"
     assert alike.heading == title and "DGX H100" in alike.note
 
 
 def test_predicted_steps_stand_below_a_measured_one():
     """All cases of the deck, in its order."""
-    timeline(schedule="tawpipe,zb1,weipipe")
+    timelines(schedule="tawpipe,zb1,weipipe")
     output_of(script("timeline", SAMPLE, "step.json", "--case", 0, "-o", "step.svg"))
     titles = re.findall(r">(\w+)[^<>]*[(](\w+)[)]</text>", Path("step.svg").read_text())
     predicted = [(schedule, "predicted") for schedule in ("tawpipe", "zb1", "weipipe")]

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import numpy
+import pytest
 import samples
 from minitaw import record, report, sections
 from minitaw.book import Book, Table
@@ -18,19 +19,17 @@ CHARTS = "Bytes, throughput, memory and time"
 OF_VALID = [CHARTS, "Bytes moved", "Where the time went", "Memory", "Timelines", "Energy"]
 EVIL = "<script>alert('x')</script> & \"quotes\" ]]> -->"
 IMAGE = "data:image/svg+xml;base64,"
-SECTIONS = "cases", "time", "traffic", "energy"
 
 
 def text_of(element):
-    return re.sub("[ \n]+", " ", "".join(element.itertext()).replace("\u200b", "")).strip()
+    return " ".join("".join(element.itertext()).replace("\u200b", "").split())
 
 
-def page_of(*runs, **session):
-    """The page of runs of the sample as a tree, which reaches out for nothing, and whose drawings
-    have titles, units and no coordinate that is none."""
-    path = samples.make(SAMPLE, "page.h5", runs, session) if runs else SAMPLE
+def page_of(path):
+    """The page as a tree, which reaches out for nothing, and whose drawings have titles, units and
+    no coordinate that is none; and the titles of its sections."""
     output_of(script("report", path, "-o", "page.html"))
-    tree = xml.fromstring(Path("page.html").read_text(encoding="utf-8"))
+    tree = xml.parse("page.html").getroot()
     assert not re.search(r"//|@import|url\(", text_of(tree.find("head/style")))
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
@@ -45,15 +44,17 @@ def page_of(*runs, **session):
         drawn = base64.b64decode(image.get("src").removeprefix(IMAGE))
         assert re.search(r"\[[^\]]+\]|since the step began", text_of(xml.fromstring(drawn))), title
         assert not re.search(rb'="[^"]*\b(nan|inf)\b', drawn), title
-    return tree
+    return tree, {text_of(element) for element in tree.iter("h2")}
 
 
-def headings(tree):
-    return {text_of(element) for element in tree.iter("h2")}
+@pytest.fixture(scope="module")
+def book():
+    """Of the sample."""
+    return Book(record.load(SAMPLE))
 
 
 def book_of(*runs):
-    return Book(record.load(samples.make(SAMPLE, "book.h5", runs) if runs else SAMPLE))
+    return Book(record.load(samples.made("book.h5", *runs)))
 
 
 def lines_of(table):
@@ -63,12 +64,12 @@ def lines_of(table):
 
 
 def test_the_page_of_the_sample():
-    tree = page_of()
-    assert headings(tree) == {"Cases", "Provenance", *OF_VALID, "Left out"}
+    tree, titles = page_of(SAMPLE)
+    assert titles == {"Cases", "Provenance", *OF_VALID, "Left out"}
     shown = text_of(tree)
     for words in (
         "RESULT: INVALID: 1 of 7 cases, first case 6",
-        "Rank 2 is slowest in 6 runs.",
+        "Rank 2 is slowest in ",
         "figure of merit: 2730.67 tokens/s (tawpipe, ",
         "All cases share: 3 ranks, groups 1+2, ",
         "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens",
@@ -80,10 +81,10 @@ def test_the_page_of_the_sample():
     refused(script("report", SAMPLE, "-o", "page.png"), "must end in .html", name="report")
 
 
-def test_figures_of_a_case_are_those_of_the_file():
+def test_figures_of_a_case_are_those_of_the_file(book):
     """Of case 4; tests/record/sample.hpp: the pairs of ranks send 0 to 4, 5 to 9, ... 40 to 44."""
-    book = book_of()
-    every = [part for name in SECTIONS for part in sections.SECTIONS[name](book)]
+    names = "cases", "time", "traffic", "energy"
+    every = [part for name in names for part in sections.SECTIONS[name](book)]
     assert [lines_of(part)[4] for part in every if isinstance(part, Table)] == [
         "4 | 340 B | 2731 | 2.250 s | 66.7 % | 41.33 KiB | 35.0 % | 25.0 %",
         "4 | 650 B | 0.0000001511 | 0.0000002889 | 33.3 % | 0.0005658 | 0.0001886 | 2.5000 | 1e-07",
@@ -92,8 +93,7 @@ def test_figures_of_a_case_are_those_of_the_file():
         "4 | 650 B | 120 B | 125 B | 130 B | 135 B | 140 B",
         "4 | 600.0 | 0.1250 | made up 1.2",
     ]
-    *_, first, second = every[:4]
-    assert lines_of(first)[6] == "6" + 7 * " | –" and lines_of(second)[6] == "6" + 8 * " | –"
+    assert lines_of(every[2])[6] == "6" + 7 * " | –"
 
 
 def test_memory_of_the_worst_the_median_and_the_least_rank():
@@ -112,13 +112,11 @@ def failed(status, reason, **changed):
 
 
 def test_doubts_and_failures_are_told_with_their_reasons():
-    good = [
-        (0, {"verdict": "VALID (noisy: a)"}, {}),
-        (0, {"verdict": "VALID (no warm-up; noisy: b)"}, {}),
-    ]
-    bad = [failed("wrong", "loss differs"), (0, {"case": 3, "repeats": 2}, {})]
-    again = [(0, {"case": 4}, {}), failed("oom", "late", case=4, repetition=1)]
-    said, failures, *_ = sections.cases_section(book_of(*good, *bad, *again))
+    good = ["noisy: a", "no warm-up; noisy: b"]
+    runs = [(0, {"verdict": f"VALID ({doubt})"}, {}) for doubt in good]
+    runs += [failed("wrong", "loss differs"), (0, {"repeats": 2}, {})]
+    runs += [(0, {"case": 4}, {}), failed("oom", "late", case=4, repetition=1)]
+    said, failures, *_ = sections.cases_section(book_of(*runs))
     assert [(word, why, which.split()[0]) for word, why, which in failures.rows] == [
         ("wrong", "loss differs", "2"),
         ("INVALID", "1 of 2 repetitions", "3"),
@@ -128,20 +126,22 @@ def test_doubts_and_failures_are_told_with_their_reasons():
     assert said.startswith(f"5 cases: 3 ok, 1 wrong, 1 oom. {doubts}")
 
 
-def test_a_page_without_a_valid_case_says_what_it_leaves_out():
-    tree = page_of(failed("oom", "at step 0"), failed("oom", "at step 0", seq=9))
-    assert headings(tree) == {"Cases", "Provenance", "Left out"}
-    (left,) = (e for e in tree.iter("section") if e.get("aria-labelledby") == "left-out")
-    assert all(f"{title}: " in text_of(left) for title in OF_VALID)
-
-
 def test_texts_are_no_markup():
-    """And a case without energy says why."""
-    where = {"deck": EVIL, "environment": [f"OMP_X={EVIL}"], "devices": [EVIL] * 3}
+    """On a page without a valid case, which says what it leaves out."""
     evil = {"schedule": EVIL, "data": EVIL}
+    runs = failed("error", EVIL, **evil), failed("oom", "at step 0", seq=9, **evil)
+    session = {"deck": EVIL, "environment": [f"OMP_X={EVIL}"], "devices": [EVIL] * 3}
+    tree, titles = page_of(samples.made("page.h5", *runs, **session))
+    assert titles == {"Cases", "Provenance", "Left out"}
+    shown = text_of(tree)
+    assert shown.count(EVIL) > 8
+    left = shown[shown.index("Left out") :]
+    assert all(f"{title}: " in left for title in OF_VALID)
+
+
+def test_without_energy_the_reason_is_told():
     why = {"energy": math.nan, "energy_source": "unavailable: none"}
-    tree = page_of((1, evil | why, {}), failed("error", EVIL, seq=3, **evil), **where)
-    assert text_of(tree).count(EVIL) > 8 and "Energy: unavailable: none" in text_of(tree)
+    assert sections.energy_section(book_of((1, why, {}))) == "unavailable: none"
 
 
 def test_scaling_follows_from_rates():
@@ -171,8 +171,7 @@ def test_files_are_told_apart():
     assert {"tawpipe (A)", "tawpipe (B)"} <= set(book.cases.line)
 
 
-def test_the_origin_has_all_programs_the_largest_job_and_the_days():
-    book = book_of()
+def test_the_origin_has_all_programs_the_largest_job_and_the_days(book):
     large = dict(version="1", git_hash="b", devices=["x"] * 4, nodes=[0, 0, 1, 1], started="02-02")
     small = dict(version="2", git_hash="a", devices=["y"], nodes=[0], started="03-03")
     book.sessions = [large, small, dict(version="1", git_hash="b", started="01-01")]
@@ -185,10 +184,9 @@ def test_the_origin_has_all_programs_the_largest_job_and_the_days():
 
 def test_provenance_has_facts_of_all_and_of_each_rank():
     """And the deck of a later session if no session before it had the same."""
-    file = record.load(SAMPLE).file[0]
     facts = dict(started="today", hosts=["p", "q"], cores=["", "0-3"])
-    file.sessions = [facts | dict(deck=deck, environment=["X=" + deck]) for deck in "aab"]
-    texts = session_texts(file)
+    sessions = [facts | dict(deck=deck, environment=["X=" + deck]) for deck in "aab"]
+    texts = session_texts(record.File("x", sessions=sessions, of_ranks={"hosts", "cores"}))
     words = [" ".join(line.split()) for line in texts["environment"].split("\n\n")[2].splitlines()]
     facts = ["started today", "rank 0 hosts p", "rank 1 hosts q, cores 0-3", "X=b"]
     assert words == ["== session 2, started today", *facts]
@@ -198,9 +196,8 @@ def test_provenance_has_facts_of_all_and_of_each_rank():
 # Charts, which are not drawn here.
 
 
-def test_bars_and_lines_are_as_long_as_their_numbers():
+def test_bars_and_lines_are_as_long_as_their_numbers(book):
     """Those of cases 4 and 5, at the longest sequence."""
-    book = book_of()
     every = [figure.axes[0] for figure in sections.charts_of(book, book.valid).values()]
     moved, rate, memory, parts = every
     assert moved.get_xlabel() == "sent between groups at 512 tokens [B/step]"
@@ -218,10 +215,9 @@ def test_bars_and_lines_are_as_long_as_their_numbers():
 
 
 def test_whiskers_of_repetitions_reach_from_the_slowest_to_the_fastest():
-    runs = [
-        (0, dict(case=0, repetition=i, repeats=3, tokens_per_s=rate), {})
-        for i, rate in enumerate((100.0, 400.0, 200.0))
-    ]
+    rates = enumerate((100.0, 400.0, 200.0))
+    same = dict(case=0, repeats=3)
+    runs = [(0, same | dict(repetition=i, tokens_per_s=rate), {}) for i, rate in rates]
     book = book_of(*runs)
     (axes,) = sections.charts_of(book, book.valid)["Throughput"].axes
     assert axes.get_xlabel() == "throughput [token/s], whiskers: repetitions"
