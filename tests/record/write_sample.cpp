@@ -9,7 +9,7 @@ using namespace minitaw::record;
 
 /// Cases of many ranks, each of which sends three kinds to six others.
 void write_large(const std::string& file, int ranks, int cases) {
-  constexpr int peers = 6, kinds = 3;
+  using enum schedule::Traffic;
   Recorder recorder(file, sample_session());
   for (int number = 0; number < cases; ++number) {
     CaseResult r = sample_case("ddp", 128 + number);
@@ -21,12 +21,9 @@ void write_large(const std::string& file, int ranks, int cases) {
     r.idle_ticks.resize(ranks, 1);
     r.bytes.clear();
     for (int from = 0; from < ranks; ++from)
-      for (int i = 0; i < peers * kinds; ++i)
-        r.bytes.push_back({from,
-            (from + i / kinds + 1) % ranks,
-            static_cast<schedule::Traffic>(i % kinds),
-            1000,
-            1000});
+      for (int peer = 1; peer <= 6; ++peer)
+        for (const auto kind : {weights, gradients, activations})
+          r.bytes.push_back({from, (from + peer) % ranks, kind, 1000, 1000});
     recorder.append(r);
   }
 }
@@ -44,16 +41,16 @@ int main(int argc, char** argv) {
   }
   deck::Deck deck;
   deck.text = "layers = 5\n";
-  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, {}, HostNames());
+  const topology::RankPlace first{.cores = {0, 1, 2, 9},
+      .unit = "cpu",
+      .site = {.cpu = "a processor", .adapters = "mlx5_0:1,mlx5_1:1"}};
+  topology::RankPlace last = first;
+  last.node = 1;
+  Provenance provenance =
+      collect(deck, {"minitaw", "run", "sample.toml"}, {first, first, last}, HostNames());
   for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
     provenance[name] = text_data("1.2");
   provenance["libraries"] = list_data({"a 1", "b 2"});
-  provenance["hosts"] = list_data({"a", "a", "b"});
-  provenance["devices"] = list_data({"cpu", "cpu", "cpu"});
-  provenance["nodes"] = {std::vector<std::int64_t>{0, 0, 1}, {3}};
-  provenance["cores"] = list_data({"0-3", "4-7,9", "0-1"});
-  provenance["cpu"] = list_data({"a processor", "a processor", "another"});
-  provenance["adapters"] = list_data({"mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1", ""});
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance, sample_remarks());
     CaseResult drawn = sample_case("tawpipe", seq);
@@ -65,9 +62,7 @@ int main(int argc, char** argv) {
   failed.asked = sample_case("tawpipe", 1024).asked;
   failed.status = Status::error;
   failed.reason = "out of memory";
-  failed.bytes = sample_case().bytes;
-  for (LinkBytes& link : failed.bytes)
-    link.counted += 100;
+  failed.bytes = {{0, 1, schedule::Traffic::context, 100, 101}};
   Recorder(argv[1], provenance, sample_remarks()).append(failed);
   fmt::print("{}\n", argv[1]);
 }
