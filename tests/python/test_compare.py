@@ -19,10 +19,8 @@ a.h5: two files
 a.h5 a.h5 a.h5: two files
 --base a.h5: two files
 a.h5 a.h5 --base a.h5 --new a.h5: two files
-a.h5 a.h5 --threshold=0: threshold
 a.h5 a.h5 --threshold=nan: threshold
 a.h5 a.h5 --threshold=5: threshold
-a.h5 a.h5 --memory-threshold=-1: memory-threshold
 a.h5 a.h5 --confidence=1: confidence
 a.h5 a.h5 --quantile=0.7: quantile
 a.h5 a.h5 --looks=2.5: looks
