@@ -1,36 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1) that
-// uses 1.5 J between two questions. FAKE_NVML says what goes wrong: the driver, the energy, the
-// device (lost), or that it is cut into instances (MIG).
+// uses 1.5 J between two questions. FAKE_NVML names a function that fails, or says "MIG": the
+// device is cut into instances.
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <string>
 
 namespace {
-enum Code { success, not_supported = 3, not_found = 6, no_driver = 9, lost = 15 };
-
 int open_count = 0;
 unsigned long long millijoules = 5'000'000'000'000ULL;  // a driver that was loaded long ago
 
-Code now(Code usual = success) {
-  static const std::map<std::string, Code> codes = {
-      {"no-driver", no_driver}, {"no-energy", not_supported}, {"lost", lost}};
-  const auto found = codes.find(std::getenv("FAKE_NVML"));
-  return found == codes.end() ? usual : found->second;
+bool is_set(const std::string& word) {
+  return word == std::getenv("FAKE_NVML");
 }
 }  // namespace
 
 extern "C" {
 int nvmlInit_v2() {
-  if (now() == no_driver)
-    return no_driver;
+  if (is_set("nvmlInit"))
+    return 9;
   ++open_count;
-  return success;
+  return 0;
 }
 
 int nvmlShutdown() {
-  return --open_count >= 0 ? success : 1;
+  return --open_count >= 0 ? 0 : 1;
 }
 
 int fakeNvmlOpenCount() {
@@ -38,30 +32,26 @@ int fakeNvmlOpenCount() {
 }
 
 const char* nvmlErrorString(int code) {
-  static const std::map<int, const char*> words = {{not_supported, "Not Supported"},
-      {not_found, "Not Found"},
-      {no_driver, "Driver Not Loaded"},
-      {lost, "GPU is lost"}};
-  return words.at(code);
+  return code == 9 ? "Driver Not Loaded" : code == 6 ? "Not Found" : "GPU is lost";
 }
 
 int nvmlSystemGetDriverVersion(char* text, unsigned size) {
   std::strncpy(text, "580.65.06", size);
-  return success;
+  return 0;
 }
 
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** out) {
   *out = &millijoules;
-  return uuid == std::string("GPU-1") ? success : not_found;
+  return uuid == std::string("GPU-1") ? 0 : 6;
 }
 
 int nvmlDeviceGetMigMode(void* /*device*/, unsigned* mode, unsigned* later) {
-  *mode = *later = std::getenv("FAKE_NVML") == std::string("cut") ? 1 : 0;
-  return *mode == 1 ? success : not_supported;
+  *mode = *later = is_set("MIG") ? 1 : 0;
+  return *mode == 1 ? 0 : 3;
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(void* /*device*/, unsigned long long* out) {
   *out = millijoules += 1500;
-  return open_count == 0 ? 1 : now();
+  return open_count == 0 || is_set("energy") ? 15 : 0;
 }
 }

@@ -10,8 +10,7 @@ namespace minitaw::energy {
 namespace {
 template <class T>
 T found(const CaseResult& result, std::string_view column) {
-  const auto at = std::ranges::find(result.found, column, &Cells::value_type::first);
-  return std::get<T>(at->second);
+  return std::get<T>(std::ranges::find(result.found, column, &Cells::value_type::first)->second);
 }
 
 /// A counter of each rank in a file.
@@ -27,11 +26,11 @@ protected:
   /// What rank 0 has after three steps, if the rank uses so many joules in each, and before.
   CaseResult after_steps(Meter meter, const std::vector<int>& nodes, int joules) const {
     Energy reader(std::move(meter), topology::Groups(nodes));
-    int now = 1000;
     for (int step = 0; step < 3; ++step) {
-      count(now += step == 0 ? joules : 0);
+      if (step == 0)
+        count(1000 + joules);
       reader.before_step(step);
-      count(now += joules);
+      count(1000 + joules * (step + 2));
       reader.after_step(step);
     }
     CaseResult result;

@@ -2,8 +2,11 @@
 #pragma once
 #include <fmt/format.h>
 #include "instruments/predict/predict.hpp"
+#include "instruments/rows.hpp"
 
 namespace minitaw::predict {
+using test::Rows;
+
 /// Nodes of so many ranks, with rates that are easy to reckon with: 1 GB/s inside, 100 MB/s
 /// between.
 inline std::string machine_text(int nodes, int ranks) {

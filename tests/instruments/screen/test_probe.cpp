@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Six ranks of nodes 3+1+2 with two adapters each, which ranks 0, 3, 4 and 2, -, 5 drive.
 // MPI is real, what ranks measure with is not: every value is known.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <map>
 #include <set>
 #include "instruments/screen/probe.hpp"
@@ -13,15 +13,12 @@ constexpr double tick = 1.0 / 1024;  // s, that a look at the clock takes
 constexpr double mib = 1 << 20;
 constexpr int node_of[] = {0, 0, 0, 1, 2, 2}, first_of[] = {0, 3, 4}, size_of[] = {3, 1, 2};
 constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
-const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1, 2}, {2}};
-/// Ranks that may run on cores of a rank.
-const std::vector<std::vector<int>> sharing = {{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}};
+/// The cores of ranks 0 and 1 are the same.
+const std::vector<std::vector<int>> cores_of = {{0, 1}, {0, 1}, {3}, {0}, {1, 2}, {3}};
 
 /// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were
 /// busy, and the system of rank 3 does not tell.
-double load_of(int rank) {
-  return rank == 2 ? -0.5 : rank == 3 ? nothing : 0.125 * (rank + 1);
-}
+constexpr double load_of[] = {0.125, 0.25, -0.5, nothing, 0.625, 0.75};
 
 /// Another one for each pair and direction.
 double pair_number(int from, int to) {
@@ -43,14 +40,14 @@ public:
 
   /// At the begin and the end of a round.
   rates::CoreUse core_use() override {
-    if (++usages_ % 2 == 1) {
+    if (std::isnan(begin_)) {
       begin_ = clock_;
       return {clock_, 1000.0 * rank_, 7};
     }
-    double all = load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ - begin_);
-    for (const int rank : sharing[rank_])
-      all += 10.0 + rank;
-    return {clock_, 1000.0 * rank_ + all, 7 + 10.0 + rank_};
+    const double cores = static_cast<double>(cores_of[rank_].size()),
+                 others = load_of[rank_] * cores * (clock_ - std::exchange(begin_, nothing)),
+                 ranks = rank_ < 2 ? 10 + 11 : 10 + rank_;
+    return {clock_, 1000.0 * rank_ + others + ranks, 17.0 + rank_};
   }
 
   [[nodiscard]] std::vector<Kernel> kernels() const override {
@@ -64,25 +61,24 @@ public:
 
   /// One of five slices is the fastest.
   Work exchange(int peer) override {
-    constexpr int slices[] = {3, 2, 1, 5, 4};
-    return work(512, pair_number(peer, rank_) / 128 * slices[exchanges_[peer]++ % 5]);
+    return work(512, slowed(exchanges_[peer], 5) * pair_number(peer, rank_) / 128);
   }
 
   /// One of twenty is.
   double round_trip(int peer) override {
-    return 1e-6 * pair_number(peer, rank_) * (++trips_[peer] % 20 == 7 ? 1 : 3);
+    return slowed(trips_[peer], 20) * pair_number(peer, rank_) * 1e-6;
   }
 
-  /// One of two is the better one; the first one connects.
+  /// One of two is; the first one of all connects.
   double messages(int peer, int count, std::size_t bytes) override {
     const double size = static_cast<double>(bytes) * count;
     if (stage_ == "links between nodes, first messages")
-      return size / (++messages_[peer] == 1 ? 1.0 : rank_ == 3 ? 64 * mib : 192 * mib);
+      return size / (std::exchange(connects_, false) ? 1.0 : rank_ == 3 ? 64 * mib : 192 * mib);
     EXPECT_EQ(size, 32 * mib) << "half a second at 128 MiB/s, by two";
     const int turn = (between_ - 1) % 3;
     EXPECT_TRUE(turn == 2 || turn == adapter_of[rank_]) << "adapters alone, then all together";
     const double best = mib * pair_number(peer, rank_) * (turn == 2 ? 0.25 : 1);
-    return size / best * (++messages_[peer] % 2 == (peer + rank_) % 2 ? 2 : 1);
+    return slowed(messages_[peer], 2) * size / best;
   }
 
   int done = 0;  ///< times that this rank has ended the stage
@@ -93,85 +89,79 @@ private:
         amount, [this, next = 99.0, seconds]() mutable { clock_ += std::exchange(next, seconds); }};
   }
 
+  /// 1 once in so many times, in the middle; else 3.
+  static double slowed(int& times, int of) { return times++ % of == of / 2 ? 1 : 3; }
+
   int rank_, turn_;
   std::string stage_;
-  int usages_ = 0, between_ = 0;  ///< between_: stages of that kind so far
-  double begin_ = 0;
+  int between_ = 0;  ///< stages of that kind so far
+  bool connects_ = true;
+  double begin_ = nothing;
   mutable double clock_ = 1000;
   std::map<int, int> exchanges_, trips_, messages_;
 };
 
-/// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place,
-/// or a node.
-struct Known {
-  Quantity quantity;
-  std::function<double(int rank, int partner)> value;
-};
+const std::vector<std::string> quantities = {"product: FLOP/s",
+    "triad: B/s",
+    "rate inside the node: B/s",
+    "rate between nodes: B/s",
+    "latency between nodes: s",
+    "rate between nodes, all adapters at once: B/s",
+    "cores taken by others: 1"};
 
-Known kernel(const char* name, const char* units, double amount, double seconds) {
-  return {{name, units}, [=](int rank, int) { return amount / (seconds + rank + tick); }};
-}
-
-double inside(int rank, int place) {
-  const int node = node_of[rank], from = first_of[node] + place;
-  return place >= size_of[node] || from == rank ? nothing : 512 * 128 / pair_number(from, rank);
-}
-
-Known between(const Quantity& quantity, double unit) {
-  return {quantity, [=](int rank, int node) {
-            const int adapter = adapter_of[rank], from = adapter < 0 ? -1 : drivers[adapter][node];
-            return from < 0 || node == node_of[rank] ? nothing : unit * pair_number(from, rank);
-          }};
+/// A value by hand, of a rank and its partner: a rank of its node, by its place, or a node.
+double value_of(std::size_t quantity, int rank, int partner) {
+  const int node = node_of[rank], adapter = adapter_of[rank];
+  const int beside = partner < size_of[node] ? first_of[node] + partner : rank,
+            across = adapter < 0 || partner == node ? -1 : drivers[adapter][partner];
+  switch (quantity) {
+  case 0: return 840 / (1 + rank + tick);
+  case 1: return 4096 / (2 + rank + tick);
+  case 2: return beside == rank ? nothing : 512 * 128 / pair_number(beside, rank);
+  case 6: return std::max(load_of[rank], 0.0);
+  default: break;
+  }
+  const double unit = quantity == 3 ? mib : quantity == 4 ? 0.5e-6 : mib / 4;
+  return across < 0 ? nothing : unit * pair_number(across, rank);
 }
 
 TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
-  const std::vector<Known> all = {kernel("product", "FLOP/s", 840, 1),
-      kernel("triad", "B/s", 4096, 2),
-      {{"rate inside the node", "B/s", Partner::inside}, inside},
-      between({"rate between nodes", "B/s", Partner::node}, mib),
-      between({"latency between nodes", "s", Partner::node}, 0.5e-6),
-      between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
-      {{"cores taken by others", "1"}, [](int rank, int) { return load_of(rank); }}};
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
             local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
   const topology::Placement place{
       .nodes = topology::Groups({3, 1, 2}), .node = node, .local_rank = local, .node_cores = cores};
+  std::vector<topology::RankPlace> places;
+  for (int r = 0; rank == 0 && r < 6; ++r)
+    places.push_back({.machine = node_of[r], .cores = cores_of[r]});
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
   for (const bool shared_devices : {false, true}) {
     auto workbench = std::make_unique<Simulated>(rank, shared_devices ? local + 1 : turn_alone);
     Simulated& simulated = *workbench;
-    std::vector<topology::RankPlace> ranks;
-    for (int r = 0; rank == 0 && r < 6; ++r)
-      ranks.push_back({.machine = node_of[r], .cores = cores_of[r]});
-    const ProbeOptions options{40,
-        0.5,
-        2,
-        2,
-        false,
-        shared_devices,
-        [&](const std::string& stage) { simulated.next(stage); },
-        [&] { ++simulated.done; }};
-    Probe probe(MPI_COMM_WORLD, place, ranks, options, std::move(workbench));
-    const std::vector<Quantity>& quantities = probe.quantities();
-    ASSERT_EQ(quantities.size(), all.size());
+    Probe probe(MPI_COMM_WORLD,
+        place,
+        places,
+        {.seconds = 40,
+            .link_seconds = 0.5,
+            .threads = 2,
+            .adapters = 2,
+            .shared_devices = shared_devices,
+            .next = [&](const std::string& stage) { simulated.next(stage); },
+            .done = [&] { ++simulated.done; }},
+        std::move(workbench));
+    EXPECT_EQ(list_of(probe.quantities(),
+                  [](const Quantity& q) { return fmt::format("{}: {}", q.name, q.units); }),
+        quantities);
     for (int round = 0; round < 2; ++round) {
       const auto values = probe.round();
-      ASSERT_EQ(values.size(), all.size());
-      for (std::size_t q = 0; q < all.size() && rank == 0; ++q) {
-        const auto& [quantity, known_of] = all[q];
-        SCOPED_TRACE(quantity.name);
-        EXPECT_EQ(quantities[q].name, quantity.name);
-        EXPECT_EQ(quantities[q].units, quantity.units);
-        EXPECT_EQ(quantities[q].partner, quantity.partner);
-        const int partners = quantity.is_of_links() ? 3 : 1;
-        ASSERT_EQ(std::ssize(values[q]), 6 * partners);
+      for (std::size_t q = 0; q < quantities.size() && rank == 0; ++q) {
+        const int partners = q < 2 || q == 6 ? 1 : 3;
+        ASSERT_EQ(std::ssize(values.at(q)), 6 * partners);
         for (int i = 0; i < 6 * partners; ++i) {
-          const double value = values[q][i], known = known_of(i / partners, i % partners);
-          EXPECT_TRUE(std::isnan(known)
-                          ? std::isnan(value)
-                          : std::abs(value - std::max(known, 0.0)) <= 1e-3 * std::abs(known))
-              << i << ": " << value << ", not " << known;
+          const double known = value_of(q, i / partners, i % partners);
+          EXPECT_THAT(
+              values[q][i], testing::NanSensitiveDoubleNear(known, 1e-3 * std::fmax(known, 0)))
+              << quantities[q] << " " << i;
         }
       }
     }
@@ -206,7 +196,7 @@ TEST(Probe, InATournamentEachTwoMeetOnceAndNoOneTwiceInAStep) {
     for (int step = 0; step < steps_of_tournament(n); ++step)
       for (int one = 0; one < n; ++one)
         if (const int other = opponent_of(one, step, n); other >= 0) {
-          EXPECT_TRUE(other < n && other != one && opponent_of(other, step, n) == one) << n;
+          EXPECT_EQ(opponent_of(other, step, n), one) << n;
           met.emplace(one, other);
         }
     EXPECT_EQ(steps_of_tournament(n), n - 1 + n % 2);

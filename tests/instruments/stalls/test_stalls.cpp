@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Three ranks of a job say how far they have come: rank 0 says who is late, the others say nothing.
+#include <cstring>
 #include <gmock/gmock.h>
 #include "harness/cases.hpp"
 #include "instruments/stalls/stalls.hpp"
@@ -12,16 +13,16 @@ TEST(Sentence, NamesTheRanksWhoseDelayNothingExplains) {
       std::map<std::string, std::string>{{"iFsl", "rank 2 (node 1) does not answer"},
           {"isis", "ranks 1,3 (nodes 0,2) do not answer"},
           {"ssii", "ranks 0-1 (node 0) do not answer"},
-          {"lFii", "rank 1 (node 0) has not finished F s0 m0"},
-          {"iiFF", "rank 2 (node 1) has not finished F s0 m0; 1 more"},
+          {"lFii", "rank 1 (node 0) is at F s0 m0"},
+          {"iiFF", "rank 2 (node 1) is at F s0 m0; 1 more"},
           {"liii", "rank 0 (node 0) has not come as far as the others"},
           {"iill", "ranks 2-3 (nodes 1-2) have not come as far as the others"},
           {"iiii", ""}}) {
-    std::vector<State> states(4);
-    for (std::size_t r = 0; r < 4; ++r) {
-      states[r].cases = std::map<char, int>{{'s', -1}, {'l', 2}, {'i', 3}, {'F', 3}}[ranks[r]];
-      if (ranks[r] == 'F')
-        std::string("has not finished F s0 m0").copy(states[r].unexplained.data(), 255);
+    std::vector<State> states;
+    for (const char rank : ranks) {
+      states.push_back({.cases = rank == 's' ? -1 : rank == 'l' ? 2 : 3});
+      if (rank == 'F')
+        std::strcpy(states.back().unexplained.data(), "is at F s0 m0");
     }
     EXPECT_EQ(sentence(states, topology::Groups({2, 1, 1})), expected);
   }
@@ -56,11 +57,11 @@ TEST_F(Stalling, IsExplainedOnceAndRankZeroKnowsTheCause) {
   if (rank_ != 1)
     found = stalls_.explain_stall("too late");
   MPI_Barrier(MPI_COMM_WORLD);
-  const std::string cause = "rank 2 (node 1) has not come as far as the others";
-  EXPECT_EQ(found, rank_ == 0 ? cause : "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(found, rank_ == 0 ? "rank 2 (node 1) has not come as far as the others" : "");
+  EXPECT_EQ(printed,
       rank_ > 0 ? ""
-                : "minitaw: " + cause +
+                : "minitaw: " + *found +
                       "\nminitaw: rank 0: between steps\nminitaw: rank 1: a thing has not ended\n"
                       "minitaw: rank 2: between steps\n");
 }
