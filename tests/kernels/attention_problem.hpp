@@ -1,286 +1,173 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <fmt/format.h>
-#include "fixtures.hpp"
 #include "kernels/detail/backends.hpp"
-#include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
-#include "kernels/kernels.hpp"
 #include "kernels/reference.hpp"
 
-/// The versions of attention, for typed tests, and one problem for any of them.
-
+/// One problem for any version of attention.
 namespace minitaw::kernels {
-/// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for
-/// others.
-template <class Element, Attention version, bool in_small_tiles = false>
-struct Version {
-  using E = Element;
-  static constexpr Attention kernel = version;
-  static constexpr bool small = in_small_tiles;
-};
+using test::Doubles, test::exec, test::nan;
 
-using Versions = ::testing::Types<Version<float, Attention::host>,
-    Version<float, Attention::portable>,
-    Version<Bf16, Attention::portable>,
-    Version<float, Attention::portable, true>,
-    Version<Bf16, Attention::portable, true>,
-    Version<Bf16, Attention::cudnn>>;
+/// Elements of an operand, and those of whole sequences that they have the values of.
+class Places {
+public:
+  explicit Places(std::int64_t elements) : elements_(elements) {}
 
-struct VersionName {
-  template <class V>
-  static std::string GetName(int) {
-    return name_of(V::kernel) + (V::small ? "_small" : "") +
-           (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
-  }
-};
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
 
-/// Tests of one version.
-template <class V>
-class AttentionFixture : public ::testing::Test {
-protected:
-  using E = typename V::E;
-  static constexpr double near = test::tolerance<E>;
-
-  void SetUp() override {
-    prepare(test::exec());
-    detail::portable::small_tiles_on_host = V::small;
+  void add(std::int64_t here, std::int64_t there, int count) {
+    for (int i = 0; i < count; ++i)
+      pairs_.emplace_back(here + i, there + i);
   }
 
-  void TearDown() override { detail::portable::small_tiles_on_host = false; }
-
-  /// Empty if this build and device can compute it.
-  static std::string reason_against(const AttentionPart& part) {
-    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, {part}); });
+  [[nodiscard]] Doubles filled(const Doubles& whole, double elsewhere = nan) const {
+    Doubles values(elements_, elsewhere);
+    for (const auto& [here, there] : pairs_)
+      values[here] = whole[there];
+    return values;
   }
+
+  /// Whole sequences that have zeros where this has nothing.
+  [[nodiscard]] Doubles only(const Doubles& whole) const {
+    Doubles values(whole.size(), 0);
+    for (const auto& pair : pairs_)
+      values[pair.second] = whole[pair.second];
+    return values;
+  }
+
+private:
+  std::int64_t elements_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs_;
 };
 
-using test::Doubles, test::exec, test::expect_close;
+/// A part of attention of whole sequences, [B, run.end()], and where its operands have what. In
+/// buffers values begin in the middle of rows.
+struct PlacedPart {
+  explicit PlacedPart(const AttentionPart& p) : part(p) {
+    for (int b = 0; b < z.batch; ++b)
+      for (int i = 0; i < part.heads().count; ++i) {
+        const int head = part.heads().first + i, of_lse = b * z.heads + head;
+        for (int r = 0; r < part.run.count; ++r) {
+          const int row = part.run.row + r, position = part.run.position + r;
+          in_qkv.add(here.query(b, row, head), there.query(b, position, head), z.head_dim);
+          in_y.add(here.output(b, row, head), there.output(b, position, head), z.head_dim);
+          in_lse.add(of_lse * z.seq + row, of_lse * whole.seq + position, 1);
+        }
+        for (int j = 0; j < whole.seq; ++j)
+          add_key(b, j, head, i / z.group() * z.head_dim);
+      }
+  }
 
-inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  /// A key and a value that a query head reads, or where they are `column` elements into a row.
+  void add_key(int b, int j, int head, int column) {
+    const std::int64_t key = there.key(b, j, head), value = there.value(b, j, head);
+    if (part.own_rows) {
+      const int row = (j / part.chunk * z.batch + b) * part.chunk + j % part.chunk;
+      const std::int64_t at = row * part.kv_stride + column;
+      in_buffers.add(at, key, z.head_dim);
+      in_buffers.add(at + part.kv_stride / 2, value, z.head_dim);
+    } else {
+      in_qkv.add(here.key(b, j, head), key, z.head_dim);
+      in_qkv.add(here.value(b, j, head), value, z.head_dim);
+    }
+  }
 
-/// z.seq: rows of each sequence here. chunk 0: keys and values are those in the projection.
-struct Case {
-  AttentionSizes z;
-  QueryRun run;
-  int chunk;
-  HeadRange kv_heads{};
+  AttentionPart part;
+  AttentionSizes z = part.z, whole{z.batch, part.run.end(), z.heads, z.kv_heads, z.head_dim};
+  reference::Places here{z}, there{whole};
+  std::int64_t rows = z.batch * z.seq, chunks = (whole.seq + part.chunk - 1) / part.chunk;
+  Places in_qkv{rows * part.row_of_qkv()}, in_y{rows * part.row_of_y()}, in_lse{rows * z.heads},
+      in_buffers{part.own_rows ? chunks * part.chunk * z.batch * part.kv_stride : 0};
 };
-
-/// All queries, with keys and values in the projection.
-inline Case whole(const AttentionSizes& z) {
-  return {z, {0, z.seq, 0}, 0};
-}
-
-inline std::string text(const Case& c) {
-  const AttentionSizes& z = c.z;
-  return fmt::format("B{} S{} h{} g{} d{}, rows {} + {} from position {}, chunk {}, head {}",
-      z.batch,
-      z.seq,
-      z.heads,
-      z.kv_heads,
-      z.head_dim,
-      c.run.row,
-      c.run.count,
-      c.run.position,
-      c.chunk,
-      c.kv_heads.first);
-}
 
 /// Elements that nothing may write are expected to be NaN, as before.
 inline void expect_written(Doubles got, Doubles expected, double near) {
-  ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i)
-    if (std::isnan(expected[i])) {
-      ASSERT_TRUE(std::isnan(got[i])) << "element " << i << " was written";
+    if (std::isnan(expected.at(i)) && std::isnan(got[i]))
       got[i] = expected[i] = 0;
-    }
-  expect_close(got, expected, near);
+  test::expect_close(got, expected, near);
 }
 
-/// The row of a position in KeyValues, as AttentionPart says.
-inline std::int64_t row_of(int batch, int chunk, int sequence, int position) {
-  return std::int64_t{position / chunk} * chunk * batch + sequence * chunk + position % chunk;
-}
-
-/// One case: its operands as they are in the whole sequences, [B, run.end()], and here.
 template <class V, class G = typename V::E>
-struct Problem {
+struct Problem : PlacedPart {
   using E = typename V::E;
   template <class T>
   using Device = test::DeviceMatrix<T>;
 
-  explicit Problem(const Case& c, bool adds = false, double scale = 2)
-      : z(c.z),
-        run(c.run),
-        heads(c.kv_heads.count > 0 ? c.kv_heads : HeadRange{0, z.kv_heads}),
-        own_rows(c.chunk > 0),
-        chunk(own_rows ? c.chunk : z.seq),
-        width(heads.count * z.head_dim),
+  explicit Problem(const AttentionPart& of, bool adds = false, double scale = 2)
+      : PlacedPart(of),
         accumulate(adds),
-        whole{z.batch, run.end(), z.heads, z.kv_heads, z.head_dim},
         qkv(test::random_values<E>(there.query(z.batch, 0, 0), 1, scale)),
         dy(test::random_values<E>(there.output(z.batch, 0, 0), 2)),
-        before(accumulate ? test::random_values<G>(kv_rows() * 2 * width, 3)
-                          : Doubles(kv_rows() * 2 * width, nan)),
-        in(z.batch * z.seq, here.stride(), local_qkv()),
-        slope(z.batch * z.seq, z.heads * z.head_dim, local_dy()),
-        gathered(kv_rows(), 2 * width, key_values()),
-        y(Device<E>::poisoned(z.batch * z.seq, z.heads * z.head_dim)),
-        dqkv(Device<E>::poisoned(z.batch * z.seq, here.stride())),
-        lse(Device<float>::poisoned(z.batch * z.heads, z.seq)),
-        delta(Device<float>::poisoned(z.batch * z.heads, z.seq)),
-        sums(kv_rows(), 2 * width, before) {
-    attention_prepare<E>(exec(), part(), V::kernel);
-  }
-
-  [[nodiscard]] AttentionPart part() const {
-    return {z, run, heads, own_rows ? 2 * width : 0, own_rows ? chunk : 0};
-  }
-
-  [[nodiscard]] std::int64_t kv_rows() const {
-    return std::int64_t{(run.end() + chunk - 1) / chunk} * chunk * z.batch;
+        in(rows, part.row_of_qkv(), in_qkv.filled(qkv)),
+        slope(rows, part.row_of_y(), in_y.filled(dy)),
+        key_values(in_buffers.filled(qkv)),
+        before(accumulate ? test::random_values<G>(in_buffers.elements(), 3)
+                          : Doubles(in_buffers.elements(), nan)),
+        sums(before) {
+    attention_prepare<E>(exec(), part, V::kernel);
   }
 
   void forward() {
     launch_forward([&] {
       attention_forward<E>(exec(),
-          {y.matrix(), lse.vector(), in.matrix(), part(), pair_of<const E>(gathered)},
+          {y.matrix(), lse.vector(), in.matrix(), part, halves<const E>(key_values)},
           V::kernel);
     });
   }
 
   void backward() {
-    launch_backward([&] { attention_backward(exec(), backward_into(dqkv, sums), V::kernel); });
+    launch_backward([&] { attention_backward(exec(), backward_call(), V::kernel); });
   }
 
-  [[nodiscard]] AttentionBackward<E, G> backward_into(
-      const Device<E>& gradient, const Device<G>& more) const {
-    return {.dqkv = gradient.matrix(),
+  [[nodiscard]] AttentionBackward<E, G> backward_call() const {
+    return {.dqkv = dqkv.matrix(),
         .delta = delta.vector(),
         .dy = slope.matrix(),
         .qkv = in.matrix(),
         .y = y.matrix(),
         .lse = lse.vector(),
-        .part = part(),
-        .key_values = pair_of<const E>(gathered),
-        .gradient_sums = pair_of<G>(more),
+        .part = part,
+        .key_values = halves<const E>(key_values),
+        .gradient_sums = halves<G>(sums),
         .accumulate = accumulate};
   }
 
   template <class T>
-  [[nodiscard]] KeyValues<T> pair_of(const auto& matrix) const {
-    return {matrix.vector().data(), matrix.vector().data() + width};
-  }
-
-  /// use(sequence, position, query head, row here) for the queries of the part.
-  void each_query(const auto& use) const {
-    const int group = z.group();
-    for (int b = 0; b < z.batch; ++b)
-      for (int r = 0; r < run.count; ++r)
-        for (int head = heads.first * group; head < (heads.first + heads.count) * group; ++head)
-          use(b, run.position + r, head, run.row + r);
-  }
-
-  /// use(sequence, position, a query head that reads it, place in KeyValues) for the keys.
-  void each_key(const auto& use) const {
-    for (int b = 0; b < z.batch; ++b)
-      for (int j = 0; j < run.end(); ++j)
-        for (int g = 0; g < heads.count; ++g)
-          use(b,
-              j,
-              (heads.first + g) * z.group(),
-              row_of(z.batch, chunk, b, j) * 2 * width + g * z.head_dim);
-  }
-
-  /// head_dim elements.
-  void copy(Doubles& to, std::int64_t at, const Doubles& from, std::int64_t from_at) const {
-    std::copy_n(from.begin() + from_at, z.head_dim, to.begin() + at);
-  }
-
-  [[nodiscard]] Doubles local_qkv() const {
-    Doubles rows(here.query(z.batch, 0, 0), nan);
-    each_query([&](int b, int position, int head, int row) {
-      copy(rows, here.query(b, row, head), qkv, there.query(b, position, head));
-    });
-    if (!own_rows)
-      each_key([&](int b, int j, int head, std::int64_t) {
-        copy(rows, here.key(b, j, head), qkv, there.key(b, j, head));
-        copy(rows, here.value(b, j, head), qkv, there.value(b, j, head));
-      });
-    return rows;
-  }
-
-  [[nodiscard]] Doubles local_dy() const {
-    Doubles rows(here.output(z.batch, 0, 0), nan);
-    each_query([&](int b, int position, int head, int row) {
-      copy(rows, here.output(b, row, head), dy, there.output(b, position, head));
-    });
-    return rows;
-  }
-
-  [[nodiscard]] Doubles key_values() const {
-    Doubles rows(kv_rows() * 2 * width, nan);
-    each_key([&](int b, int j, int head, std::int64_t at) {
-      copy(rows, at, qkv, there.key(b, j, head));
-      copy(rows, at + width, qkv, there.value(b, j, head));
-    });
-    return rows;
+  [[nodiscard]] KeyValues<T> halves(const auto& buffer) const {
+    T* const keys = buffer.vector().data();
+    return {keys, keys + part.kv_stride / 2};
   }
 
   void expect_forward(double near) const {
-    const Doubles all = reference::attention_forward(qkv, whole);
-    Doubles outputs(here.output(z.batch, 0, 0), nan), statistics(z.batch * z.heads * z.seq, nan);
-    each_query([&](int b, int position, int head, int row) {
-      copy(outputs, here.output(b, row, head), all, there.output(b, position, head));
+    Doubles statistics;
+    reference::for_queries(whole, [&](int b, int head, int s) {
       const double score =
-          reference::dot(
-              qkv, qkv, there.query(b, position, head), there.key(b, position, head), z.head_dim) /
-          std::sqrt(z.head_dim);
-      statistics[(b * z.heads + head) * z.seq + row] =
-          score - std::log(reference::attention_row(qkv, whole, b, position, head).back());
+          reference::dot(qkv, qkv, there.query(b, s, head), there.key(b, s, head), z.head_dim);
+      statistics.push_back(score / std::sqrt(z.head_dim) -
+                           std::log(reference::attention_row(qkv, whole, b, s, head).back()));
     });
-    expect_written(y.values(), outputs, near);
-    expect_written(lse.values(), statistics, 1e-5);
+    expect_written(y.values(), in_y.filled(reference::attention_forward(qkv, whole)), near);
+    expect_written(lse.values(), in_lse.filled(statistics), 1e-5);
   }
 
+  /// Queries before the run add nothing.
   void expect_backward(double near) const {
-    Doubles of_run = dy;  // queries before the run add nothing
-    for (int b = 0; b < z.batch; ++b)
-      std::fill_n(of_run.begin() + there.output(b, 0, 0), there.output(0, run.position, 0), 0);
-    const Doubles all = reference::attention_backward(of_run, qkv, whole);
-    Doubles gradient(here.query(z.batch, 0, 0), nan), of_keys = before;
-    each_query([&](int b, int position, int head, int row) {
-      copy(gradient, here.query(b, row, head), all, there.query(b, position, head));
-    });
-    each_key([&](int b, int j, int head, std::int64_t at) {
-      if (!own_rows) {
-        copy(gradient, here.key(b, j, head), all, there.key(b, j, head));
-        copy(gradient, here.value(b, j, head), all, there.value(b, j, head));
-        return;
-      }
-      for (int i = 0; i < z.head_dim; ++i) {
-        double &key = of_keys[at + i], &value = of_keys[at + width + i];
-        key = (accumulate ? key : 0) + all[there.key(b, j, head) + i];
-        value = (accumulate ? value : 0) + all[there.value(b, j, head) + i];
-      }
-    });
-    expect_written(dqkv.values(), gradient, near);
-    expect_written(sums.values(), of_keys, near);
+    const Doubles all = reference::attention_backward(in_y.only(dy), qkv, whole);
+    expect_written(dqkv.values(), in_qkv.filled(all), near);
+    expect_written(sums.values(),
+        accumulate ? test::sum_of(in_buffers.filled(all, 0), before) : in_buffers.filled(all),
+        near);
   }
 
-  AttentionSizes z;
-  QueryRun run;
-  HeadRange heads;
-  bool own_rows;
-  int chunk, width;
   bool accumulate;
-  AttentionSizes whole;
-  reference::Places here{z}, there{whole};
-  Doubles qkv, dy, before;
-  Device<E> in, slope, gathered, y, dqkv;
-  Device<float> lse, delta;
+  Doubles qkv, dy;
+  Device<E> in, slope, key_values;
+  Doubles before;
   Device<G> sums;
+  Device<E> y = Device<E>::poisoned(rows, part.row_of_y()),
+            dqkv = Device<E>::poisoned(rows, part.row_of_qkv());
+  Device<float> lse = Device<float>::poisoned(rows * z.heads), delta = lse.poisoned(rows * z.heads);
   test::Launch launch_forward, launch_backward;
 };
 }  // namespace minitaw::kernels

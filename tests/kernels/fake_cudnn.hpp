@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <memory>
-#include <optional>
-#include <set>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -33,22 +31,18 @@ inline const char* cudaGetErrorString(cudaError_t) {
   return "an error of CUDA";
 }
 
-using cudnnHandle_t = struct FakeHandle*;
+using cudnnHandle_t = cudaStream_t*;
 
-enum cudnnStatus_t { CUDNN_STATUS_SUCCESS, CUDNN_STATUS_NOT_INITIALIZED };
-
-struct FakeHandle {
-  cudaStream_t stream;
-};
+enum cudnnStatus_t { CUDNN_STATUS_SUCCESS };
 
 /// What tests set and read.
 namespace minitaw::test::cudnn {
 struct State {
   int capability = 9, handles = 0;
-  std::string refusal;             ///< of check_support()
-  std::vector<std::string> built;  ///< names of the operations of graphs with plans
-  std::set<cudaStream_t> streams;  ///< that graphs ran in
-  std::set<void*> workspaces;      ///< that they had
+  std::string refusal;            ///< of check_support()
+  int built = 0;                  ///< graphs with plans
+  cudaStream_t stream = nullptr;  ///< that a graph ran in
+  void* workspace = nullptr;      ///< that it had
 };
 
 inline State state;
@@ -64,7 +58,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 }
 
 inline const char* cudnnGetErrorString(cudnnStatus_t) {
-  return "NOT_INITIALIZED";
+  return "an error of cuDNN";
 }
 
 inline std::size_t cudnnGetVersion() {
@@ -72,7 +66,7 @@ inline std::size_t cudnnGetVersion() {
 }
 
 inline cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  *handle = new FakeHandle{};
+  *handle = new cudaStream_t();
   ++minitaw::test::cudnn::state.handles;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -84,7 +78,7 @@ inline cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 }
 
 inline cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  handle->stream = stream;
+  *handle = stream;
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -111,17 +105,19 @@ struct error_t {
 namespace graph {
 using Sizes = std::vector<std::int64_t>;
 
+#define FAKE_SETTER(Class, member, Type)                                                           \
+  Class& set_##member(Type value) {                                                                \
+    member = value;                                                                                \
+    return *this;                                                                                  \
+  }
+
 /// A tensor [batch, heads, seq, width].
 struct Tensor_attributes {
-  Tensor_attributes& set_uid(std::int64_t v) { return uid = v, *this; }
-
-  Tensor_attributes& set_dim(const Sizes& v) { return dim = v, *this; }
-
-  Tensor_attributes& set_stride(const Sizes& v) { return stride = v, *this; }
-
-  Tensor_attributes& set_data_type(DataType_t v) { return type = v, *this; }
-
-  Tensor_attributes& set_output(bool v) { return is_output = v, *this; }
+  FAKE_SETTER(Tensor_attributes, uid, std::int64_t)
+  FAKE_SETTER(Tensor_attributes, dim, const Sizes&)
+  FAKE_SETTER(Tensor_attributes, stride, const Sizes&)
+  FAKE_SETTER(Tensor_attributes, data_type, DataType_t)
+  FAKE_SETTER(Tensor_attributes, output, bool)
 
   [[nodiscard]] std::int64_t get_uid() const { return uid; }
 
@@ -129,30 +125,45 @@ struct Tensor_attributes {
 
   [[nodiscard]] const Sizes& get_stride() const { return stride; }
 
+  /// The values of one row.
+  double* row(std::int64_t b, std::int64_t h, std::int64_t s) {
+    return &values[((b * dim[1] + h) * dim[2] + s) * dim[3]];
+  }
+
+  /// use(value, its element in memory)
+  void each(const auto& use) {
+    values.resize(dim.at(0) * dim.at(1) * dim.at(2) * dim.at(3));
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
+      std::int64_t element = 0, rest = i;
+      for (const int axis : {3, 2, 1, 0}) {
+        element += rest % dim[axis] * stride.at(axis);
+        rest /= dim[axis];
+      }
+      use(values[i], element);
+    }
+  }
+
   std::int64_t uid = 0;
   Sizes dim{}, stride{};
-  DataType_t type = DataType_t::NOT_SET;
-  bool is_output = false;
+  DataType_t data_type = DataType_t::NOT_SET;
+  bool output = false;
+  std::vector<double> values{};
 };
 
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
 struct SDPA_attributes {
-  SDPA_attributes& set_name(const std::string& v) { return name = v, *this; }
-
-  SDPA_attributes& set_generate_stats(bool v) { return stats = v, *this; }
-
-  SDPA_attributes& set_attn_scale(float v) { return scale = v, *this; }
-
-  SDPA_attributes& set_diagonal_alignment(DiagonalAlignment_t v) { return alignment = v, *this; }
-
-  SDPA_attributes& set_diagonal_band_right_bound(int v) { return right = v, *this; }
+  FAKE_SETTER(SDPA_attributes, name, const std::string&)
+  FAKE_SETTER(SDPA_attributes, generate_stats, bool)
+  FAKE_SETTER(SDPA_attributes, attn_scale, float)
+  FAKE_SETTER(SDPA_attributes, diagonal_alignment, DiagonalAlignment_t)
+  FAKE_SETTER(SDPA_attributes, diagonal_band_right_bound, int)
 
   std::string name{};
-  bool stats = false;
-  double scale = 1;
-  DiagonalAlignment_t alignment = DiagonalAlignment_t::TOP_LEFT;
-  std::optional<int> right{};  ///< keys up to query + right; unset: all
+  bool generate_stats = false;
+  double attn_scale = 1;
+  DiagonalAlignment_t diagonal_alignment = DiagonalAlignment_t::TOP_LEFT;
+  int diagonal_band_right_bound = 1 << 30;  ///< a query sees keys up to its own place + this
 };
 
 using SDPA_backward_attributes = SDPA_attributes;
@@ -160,13 +171,9 @@ using SDPA_backward_attributes = SDPA_attributes;
 /// One attention, forward or backward.
 class Graph {
 public:
-  Graph& set_io_data_type(DataType_t v) { return io_ = v, *this; }
-
-  Graph& set_intermediate_data_type(DataType_t v) { return inner_ = v, *this; }
-
-  Graph& set_compute_data_type(DataType_t v) {
-    return inner_ = inner_ == v ? v : DataType_t::NOT_SET, *this;
-  }
+  FAKE_SETTER(Graph, io_data_type, DataType_t)
+  FAKE_SETTER(Graph, intermediate_data_type, DataType_t)
+  FAKE_SETTER(Graph, compute_data_type, DataType_t)
 
   Tensor tensor(const Tensor_attributes& as) {
     return tensors_.emplace_back(std::make_shared<Tensor_attributes>(as));
@@ -174,7 +181,7 @@ public:
 
   std::array<Tensor, 2> sdpa(Tensor q, Tensor k, Tensor v, SDPA_attributes how) {
     q_ = q, k_ = k, v_ = v, how_ = how;
-    return {o_ = tensor({}), stats_ = how.stats ? tensor({}) : nullptr};
+    return {o_ = tensor({}), stats_ = how.generate_stats ? tensor({}) : nullptr};
   }
 
   std::array<Tensor, 3> sdpa_backward(Tensor q,
@@ -189,27 +196,15 @@ public:
   }
 
   error_t validate() {
-    std::set<std::int64_t> uids;
-    for (const Tensor& t : tensors_) {
-      if (t->type == DataType_t::NOT_SET)
-        t->type = io_;
-      if (t->dim.size() != 4 || t->stride.size() != 4 || t->stride[3] != 1)
-        return {"a tensor without 4 dimensions"};
-      if (!uids.insert(t->uid).second)
-        return {"two tensors have one uid"};
-    }
-    for (const Tensor& t : do_ ? std::vector{dq_, dk_, dv_} : std::vector{o_, stats_})
-      if (!t->is_output)
-        return {"a result that is not an output"};
-    if (io_ != DataType_t::BFLOAT16 || inner_ != DataType_t::FLOAT ||
-        stats_->type != DataType_t::FLOAT)
+    for (const Tensor& t : tensors_)
+      if (t->data_type == DataType_t::NOT_SET)
+        t->data_type = io_data_type;
+    if (io_data_type != DataType_t::BFLOAT16 || intermediate_data_type != DataType_t::FLOAT ||
+        compute_data_type != DataType_t::FLOAT)
       return {"a type that is not supported"};
-    Sizes rows = q_->dim;
-    rows[3] = 1;
-    const bool fits = k_->dim == v_->dim && o_->dim == q_->dim && q_->dim[1] % k_->dim[1] == 0 &&
-                      stats_->dim == rows &&
-                      (!do_ || (do_->dim == q_->dim && dq_->dim == q_->dim && dk_->dim == k_->dim &&
-                                   dv_->dim == v_->dim));
+    const Sizes &q = q_->dim, &k = k_->dim, rows{q.at(0), q.at(1), q.at(2), 1};
+    const bool fits = v_->dim == k && o_->dim == q && stats_->dim == rows &&
+                      (!do_ || (do_->dim == q && dq_->dim == q && dk_->dim == k && dv_->dim == k));
     return fits ? error_t{} : error_t{"sizes that do not fit each other"};
   }
 
@@ -219,9 +214,7 @@ public:
 
   error_t check_support(cudnnHandle_t) { return {minitaw::test::cudnn::state.refusal}; }
 
-  error_t build_plans(cudnnHandle_t) {
-    return minitaw::test::cudnn::state.built.push_back(how_.name), error_t{};
-  }
+  error_t build_plans(cudnnHandle_t) { return ++minitaw::test::cudnn::state.built, error_t{}; }
 
   error_t get_workspace_size(std::int64_t& bytes) const {
     return bytes = do_ ? 4096 : 512, error_t{};
@@ -229,120 +222,79 @@ public:
 
   error_t execute(
       cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& addresses, void* workspace) {
-    minitaw::test::cudnn::state.streams.insert(handle->stream);
-    minitaw::test::cudnn::state.workspaces.insert(workspace);
-    addresses_ = addresses;
-    if (addresses.size() != tensors_.size())
-      return {"addresses of other tensors"};
-    const std::int64_t group = q_->dim[1] / k_->dim[1];
-    if (do_)
-      fill(dk_), fill(dv_);
+    minitaw::test::cudnn::state.stream = *handle;
+    minitaw::test::cudnn::state.workspace = workspace;
+    for (const Tensor& t : tensors_)
+      t->each([&, data = addresses.at(t->uid)](double& value, std::int64_t at) {
+        value = t->output ? 0
+                : t->data_type == DataType_t::FLOAT
+                    ? static_cast<float*>(data)[at]
+                    : to_float(static_cast<minitaw::Bf16*>(data)[at]);
+      });
     for (std::int64_t b = 0; b < q_->dim[0]; ++b)
       for (std::int64_t h = 0; h < q_->dim[1]; ++h)
         for (std::int64_t s = 0; s < q_->dim[2]; ++s)
-          do_ ? backward(b, h, h / group, s) : forward(b, h, h / group, s);
+          attend(b, h, s);
+    for (const Tensor& t : tensors_)
+      if (t->output)
+        t->each([&, data = addresses.at(t->uid)](double value, std::int64_t at) {
+          const auto single = static_cast<float>(value);
+          if (t->data_type == DataType_t::FLOAT)
+            static_cast<float*>(data)[at] = single;
+          else
+            static_cast<minitaw::Bf16*>(data)[at] = minitaw::to_bf16(single);
+        });
     return {};
   }
 
 private:
-  [[nodiscard]] void* at(
-      const Tensor& t, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t i) const {
-    const std::int64_t element = b * t->stride[0] + h * t->stride[1] + s * t->stride[2] + i;
-    return static_cast<char*>(addresses_.at(t->uid)) +
-           element * (t->type == DataType_t::FLOAT ? 4 : 2);
-  }
-
-  template <class... I>
-  [[nodiscard]] double get(const Tensor& t, I... i) const {
-    if (t->type == DataType_t::FLOAT)
-      return *static_cast<float*>(at(t, i...));
-    return minitaw::to_float(*static_cast<minitaw::Bf16*>(at(t, i...)));
-  }
-
-  template <class... I>
-  void set(double value, const Tensor& t, I... i) const {
-    const auto single = static_cast<float>(value);
-    if (t->type == DataType_t::FLOAT)
-      *static_cast<float*>(at(t, i...)) = single;
-    else
-      *static_cast<minitaw::Bf16*>(at(t, i...)) = minitaw::to_bf16(single);
-  }
-
-  void fill(const Tensor& t) {
-    sums_[t->uid].assign(t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3], 0);
-  }
-
-  /// Adds in double precision; what has been summed so far is there, rounded.
-  void add(double value,
-      const Tensor& t,
-      std::int64_t b,
-      std::int64_t h,
-      std::int64_t s,
-      std::int64_t i) {
-    double& sum = sums_[t->uid][((b * t->dim[1] + h) * t->dim[2] + s) * t->dim[3] + i];
-    set(sum += value, t, b, h, s, i);
-  }
-
-  [[nodiscard]] double dot(const Tensor& x,
-      const Tensor& y,
-      std::int64_t b,
-      std::int64_t h,
-      std::int64_t g,
-      std::int64_t s,
-      std::int64_t k) const {
-    double sum = 0;
-    for (std::int64_t i = 0; i < x->dim[3]; ++i)
-      sum += get(x, b, h, s, i) * get(y, b, g, k, i);
-    return sum;
-  }
-
+  /// Keys that query s sees.
   [[nodiscard]] std::int64_t keys(std::int64_t s) const {
-    const std::int64_t all = k_->dim[2], shift = how_.alignment == DiagonalAlignment_t::BOTTOM_RIGHT
-                                                     ? all - q_->dim[2]
-                                                     : 0;
-    return how_.right ? std::min(all, s + shift + *how_.right + 1) : all;
+    const std::int64_t all = k_->dim[2];
+    if (how_.diagonal_alignment == DiagonalAlignment_t::BOTTOM_RIGHT)
+      s += all - q_->dim[2];
+    return std::min(all, s + how_.diagonal_band_right_bound + 1);
   }
 
-  void forward(std::int64_t b, std::int64_t h, std::int64_t g, std::int64_t s) {
+  /// One query.
+  void attend(std::int64_t b, std::int64_t h, std::int64_t s) {
+    const std::int64_t width = q_->dim[3], g = h * k_->dim[1] / q_->dim[1];
+    const auto dot = [&](const double* x, const double* y) {
+      return std::inner_product(x, x + width, y, 0.0);
+    };
+    double *const q = q_->row(b, h, s), *const o = o_->row(b, h, s);
+    double& lse = *stats_->row(b, h, s);
     std::vector<double> scores;
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (std::int64_t k = 0; k < keys(s); ++k) {
-      scores.push_back(how_.scale * dot(q_, k_, b, h, g, s, k));
-      largest = std::max(largest, scores.back());
+    for (std::int64_t j = 0; j < keys(s); ++j)
+      scores.push_back(how_.attn_scale * dot(q, k_->row(b, g, j)));
+    if (!do_) {
+      const double largest = *std::ranges::max_element(scores);
+      for (const double score : scores)
+        lse += std::exp(score - largest);
+      lse = largest + std::log(lse);
     }
-    for (const double score : scores)
-      sum += std::exp(score - largest);
-    set(largest + std::log(sum), stats_, b, h, s, 0);
-    for (std::int64_t i = 0; i < v_->dim[3]; ++i) {
-      double y = 0;
-      for (std::int64_t k = 0; k < keys(s); ++k)
-        y += std::exp(scores[k] - largest) / sum * get(v_, b, g, k, i);
-      set(y, o_, b, h, s, i);
-    }
-  }
-
-  void backward(std::int64_t b, std::int64_t h, std::int64_t g, std::int64_t s) {
-    const double mean = dot(do_, o_, b, h, h, s, s);
-    std::vector<double> dq(q_->dim[3]);
-    for (std::int64_t k = 0; k < keys(s); ++k) {
-      const double p = std::exp(how_.scale * dot(q_, k_, b, h, g, s, k) - get(stats_, b, h, s, 0));
-      const double dscore = how_.scale * p * (dot(do_, v_, b, h, g, s, k) - mean);
-      for (std::int64_t i = 0; i < q_->dim[3]; ++i) {
-        dq[i] += dscore * get(k_, b, g, k, i);
-        add(dscore * get(q_, b, h, s, i), dk_, b, g, k, i);
-        add(p * get(do_, b, h, s, i), dv_, b, g, k, i);
+    for (std::int64_t j = 0; j < keys(s); ++j) {
+      const double p = std::exp(scores[j] - lse);
+      const double* const v = v_->row(b, g, j);
+      if (!do_) {
+        for (std::int64_t i = 0; i < width; ++i)
+          o[i] += p * v[i];
+        continue;
+      }
+      const double *const k = k_->row(b, g, j), *const slope = do_->row(b, h, s);
+      const double dscore = how_.attn_scale * p * (dot(slope, v) - dot(slope, o));
+      for (std::int64_t i = 0; i < width; ++i) {
+        dq_->row(b, h, s)[i] += dscore * k[i];
+        dk_->row(b, g, j)[i] += dscore * q[i];
+        dv_->row(b, g, j)[i] += p * slope[i];
       }
     }
-    for (std::int64_t i = 0; i < q_->dim[3]; ++i)
-      set(dq[i], dq_, b, h, s, i);
   }
 
-  DataType_t io_ = DataType_t::NOT_SET, inner_ = DataType_t::NOT_SET;
+  DataType_t io_data_type{}, intermediate_data_type{}, compute_data_type{};
   std::vector<Tensor> tensors_;
   Tensor q_, k_, v_, o_, do_, stats_, dq_, dk_, dv_;
   SDPA_attributes how_;
-  std::unordered_map<std::int64_t, void*> addresses_;
-  std::unordered_map<std::int64_t, std::vector<double>> sums_;
 };
 }  // namespace graph
 }  // namespace cudnn_frontend

@@ -11,10 +11,8 @@ CublasLt::~CublasLt() = default;
 void Workspace::reserve(std::size_t size) {
   if (size <= bytes_)
     return;
-  memory_ = decltype(memory_)("workspace", size + 256);
-  std::size_t space = size + 256;
+  memory_ = decltype(memory_)("workspace", size);
   data_ = memory_.data();
-  (void)std::align(256, size, data_, space);
   bytes_ = size;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <array>
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
@@ -7,17 +8,13 @@
 
 /// Every kernel but attention and the matrix product, in both types, with and without packs.
 namespace minitaw::kernels {
-using test::Doubles, test::exec, test::expect_close;
+using test::Doubles, test::exec, test::expect_close, test::nan;
 using Floats = test::DeviceMatrix<float>;
+using Indices = test::DeviceMatrix<std::int32_t>;
 
-/// Rows and columns, and how many elements after an aligned address matrices begin.
-struct Size {
-  int rows, width, shift = 0;
-};
-
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host
-/// and a device.
-inline const std::vector<Size> sizes = {{1, 1},
+/// Rows, columns, and how many elements after an aligned address matrices begin. Widths that no
+/// pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host and a device.
+inline const std::vector<std::array<int, 3>> sizes = {{1, 1},
     {1, 2},
     {5, 17},
     {33, 31},
@@ -51,8 +48,7 @@ using Device = test::DeviceMatrix<typename C::E>;
 struct CaseName {
   template <class C>
   static std::string GetName(int) {
-    return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") +
-           (C::packs ? "_packs" : "");
+    return test::type_name<typename C::E> + (C::packs ? "_packs" : "");
   }
 };
 
@@ -70,30 +66,31 @@ protected:
 
   void TearDown() override { detail::packs_on_host = false; }
 
-  static Doubles random(std::int64_t count, unsigned seed, double scale = 1) {
-    return test::random_values<E>(count, seed, scale);
+  /// A matrix of random numbers, each of its own.
+  Device<C> random(int rows, int cols, double scale = 1) {
+    return {rows, cols, test::random_values<E>(std::int64_t{rows} * cols, ++seed_, scale), shift_};
   }
 
-  static Device<C> poisoned(int rows, int cols, int shift = 0) {
-    return Device<C>::poisoned(rows, cols, shift);
+  [[nodiscard]] Device<C> poisoned(int rows, int cols) const {
+    return Device<C>::poisoned(rows, cols, shift_);
   }
 
   static constexpr double near = test::tolerance<E>;
 
-  /// More threads than cores wait long for each other: teams of several on a host leave out many
-  /// rows.
-  static void for_sizes(const auto& run) {
-    for (const Size& z : sizes) {
-      if (test::left_out(std::int64_t{z.rows} * z.width))
+  void for_sizes(const auto& run) {
+    for (const auto& [rows, width, shift] : sizes) {
+      if (test::left_out(rows, std::int64_t{rows} * width))
         continue;
-      if (detail::threads_on_host > 1 && z.rows > 40)
-        continue;
-      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " +
-                   std::to_string(z.shift));
-      run(z.rows, z.width, z.shift);
+      SCOPED_TRACE(testing::PrintToString(std::tuple(rows, width, shift)));
+      shift_ = shift;
+      run(rows, width);
     }
   }
 
   test::Launch launch_;
+  int shift_ = 0;
+
+private:
+  unsigned seed_ = 0;
 };
 }  // namespace minitaw::kernels

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test
 // that links this. Kokkos allows as many as OMP_NUM_THREADS.
+#include <array>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include "kernels/detail/loops.hpp"
@@ -66,23 +67,15 @@ class TeamThreads : public testing::Environment {
 
 [[maybe_unused]] const auto* const environment = testing::AddGlobalTestEnvironment(new TeamThreads);
 
-struct CountThreads {
-  int* counts;  ///< [team]: its size where all its threads take part in sums
-
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    int count = 1;
-    team.team_reduce(Kokkos::Sum<int>(count));
-    Kokkos::single(Kokkos::PerTeam(team), [&] { counts[team.league_rank()] = count; });
-  }
-};
-
 TEST(TeamThreads, AreAsManyAsAskedFor) {
   const ExecutionSpace exec;
-  const Kokkos::View<int*, MemorySpace> counts("counts", 5);
-  Kokkos::parallel_for("minitaw::count_threads", row_policy(exec, 5), CountThreads{counts.data()});
+  std::array<int, 5> sizes{};
+  Kokkos::parallel_for("minitaw::team_threads", row_policy(exec, 5), [&](const RowTeam& team) {
+    Kokkos::single(Kokkos::PerTeam(team), [&] { sizes[team.league_rank()] = team.team_size(); });
+  });
   exec.fence();
-  for (int team = 0; team < 5; ++team)
-    EXPECT_EQ(counts(team), asked_for());
+  for (const int size : sizes)
+    EXPECT_EQ(size, asked_for());
 }
 }  // namespace
 }  // namespace minitaw::kernels::detail
