@@ -13,7 +13,7 @@ import shutil
 
 import pytest
 from minitaw import command
-from programs import BUILD, MINITAW, REPOSITORY, SAMPLE, call, process, script
+from programs import BUILD, MINITAW, REPOSITORY, SAMPLE, SMALL, call, process, script
 
 KERNELS = BUILD / "benchmarks/minitaw_kernels"
 BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -26,11 +26,9 @@ def joined(text):
 
 # Executed
 
-PAGES = [
-    "README",
-    *("docs/" + name for name in "cluster compare plan predict report results".split()),
-]
-PAGES += ["docs/" + name for name in "run run-rules screen show topo verify".split()]
+# Of these pages a command asks for a device, many ranks or much time.
+LEFT_OUT = ("gpu", "long", "performance")
+PAGES = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md"))]
 # Not: builds, Slurm, containers, modules, other suites; test_cluster.py has clusters.
 EXECUTED = re.compile(
     r"(?!.*build/cuda)(\./)?(minitaw|mpiexec|build/host/minitaw|scripts/(env scripts/)?"
@@ -47,18 +45,15 @@ LESS = [
     (r"\bseq=\S+", "seq=24,40"),
 ]
 # In the place of every deck; tests/deck reads the real ones.
-SMALL = """
-schedule = ["tawpipe", "fsdp"]
+DECK = (
+    SMALL
+    + """schedule = ["tawpipe", "fsdp"]
 ranks = 2
-layers = 6
-hidden = 32
-heads = 2
 vocab = 256
 seq = 24
 micro_batches = 16
-steps = 3
-warmup = 1
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,29 +63,29 @@ def tree(tmp_path_factory):
     shutil.copytree(REPOSITORY / "inputs", folder / "inputs")
     for path in (folder / "inputs").rglob("*.toml"):
         if path.parent.name != "machines":
-            path.write_text(SMALL, encoding="utf-8")
+            path.write_text(DECK)
     for name in ("bin", "build", "less"):
         (folder / name).mkdir()
-    for name in ("scripts", "mpiexec"):
-        (folder / name).symlink_to(REPOSITORY / name)
-    for name, target in (("minitaw", MINITAW), ("bin/minitaw", MINITAW), ("build/host", BUILD)):
+    links = {name: REPOSITORY / name for name in ("scripts", "mpiexec")}
+    links |= {"minitaw": MINITAW, "bin/minitaw": MINITAW, "build/host": BUILD}
+    for name, target in links.items():
         (folder / name).symlink_to(target)
     for program, less in (
         (MINITAW, "--rounds 2 --seconds 0.005"),
         (KERNELS, "--triad-mib=1 --benchmark_min_time=0.001s"),
     ):
         path = folder / "less" / program.name
-        path.write_text(f'#!/bin/sh\nexec {program} "$@" {less}\n', encoding="utf-8")
+        path.write_text(f'#!/bin/sh\nexec {program} "$@" {less}\n')
         path.chmod(0o755)
     script("check-rules", SAMPLE, "--archive", folder / "sample.tar.gz")
     return folder
 
 
 def recipes():
-    for page in [REPOSITORY / f"{name}.md" for name in PAGES]:
-        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text()):
             lines = [line for line in joined(block).splitlines() if EXECUTED.match(line)]
-            if lines and not re.search(r"\[-|\.\.\.", "".join(lines)):
+            if lines and page.stem not in LEFT_OUT and not re.search(r"\[-|\.\.\.", str(lines)):
                 yield pytest.param(lines, id=f"{page.stem}: {lines[0][:40]}")
 
 
@@ -138,17 +133,18 @@ PROGRAMS = {
 @functools.cache
 def help_of(program, verb):
     """All its options stand in it; empty if there is no such program or verb."""
-    name, path = program.removeprefix("scripts/"), REPOSITORY / program
+    path = REPOSITORY / program
     if program in PROGRAMS:
         return call(PROGRAMS[program], *filter(None, [verb]), "--help").stdout
     if not path.is_file():
         return "a folder" * path.is_dir()
+    text = path.read_text()
     if path.suffix == ".py":
-        return path.read_text(encoding="utf-8")
-    if "minitaw.command" not in path.read_text(encoding="utf-8"):
-        return process(name, "--help").stdout
+        return text
+    if "minitaw.command" not in text:
+        return process(path.name, "--help").stdout
     with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
-        command.call(name, ["--help"])
+        command.call(path.name, ["--help"])
     return out.getvalue()
 
 
@@ -171,7 +167,7 @@ def missing(line):
 
 def lines_of(path):
     """What begins as a command does, if in a comment, or stands in backticks."""
-    text = joined(path.read_text(encoding="utf-8").replace('"$program"', "minitaw"))
+    text = joined(path.read_text().replace('"$program"', "minitaw"))
     names = "mpiexec|srun|scripts/|benchmarks/|build/|minitaw"
     begin = rf"^[\s#-]*(?:run: |exec |\$ )?((?:\w+=\S+ )*(?:\./)?(?:{names}).* .*)"
     spans = re.findall(r"`([^`]+)`", BLOCK.sub("", text)) if path.suffix == ".md" else []

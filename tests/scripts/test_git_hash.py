@@ -10,15 +10,15 @@ from programs import REPOSITORY, call
 
 
 def git(*arguments):
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "safe.directory=*")
-    return call("git", *identity, *arguments, check=True).stdout.strip()
+    identity = "-c user.name=a -c user.email=a@b.c -c safe.directory=*"
+    return call("git", *identity.split(), *arguments, check=True).stdout.strip()
 
 
 def built():
     here = pathlib.Path().absolute()
     words = [f"-DSOURCE={here}", f"-DOUTPUT={here / 'build/hash.hpp'}"]
     call("cmake", *words, "-P", REPOSITORY / "cmake/GitHash.cmake", check=True)
-    return pathlib.Path("build/hash.hpp").read_text(encoding="utf-8").split('"')[1]
+    return pathlib.Path("build/hash.hpp").read_text().split('"')[1]
 
 
 def commit_all():

@@ -66,7 +66,7 @@ ERROR SUMMARY: 0 errors
 RACECHECK SUMMARY: 0 hazards
 """
 )
-TESTS = re.findall(r'"(test_\w+)"', (REPOSITORY / "scripts/gpu").read_text(encoding="utf-8"))
+TESTS = re.findall(r'"(test_\w+)"', (REPOSITORY / "scripts/gpu").read_text())
 MORE = ("--more", "kernels: layers")
 
 
@@ -158,7 +158,7 @@ def test_a_row_fails_the_whole_unless_it_may_fail(words, silent, code, monkeypat
 def test_steps_stand_beside_the_peer(monkeypatch):
     """Both compute nothing twice where that fits, at the same lengths."""
     gpu(monkeypatch)
-    peers = [json.loads(line) for line in open("out/files/peer.jsonl", encoding="utf-8")]
+    peers = [json.loads(line) for line in open("out/files/peer.jsonl")]
     assert ["--no-recompute" in peer for peer in peers] == [True] * 3 + [False]
     assert [peer[peer.index("--seq") + 1] for peer in peers] == ["4096", "16384", "16384", "65536"]
     with tarfile.open("out/gpu.tar.xz") as archive:
@@ -168,7 +168,6 @@ def test_steps_stand_beside_the_peer(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--bogus"], "--bogus"),
         (["--peer", "no"], "no file"),
         (["--more", "no-such"], "no row 'no-such'"),
     ],

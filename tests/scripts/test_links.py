@@ -22,13 +22,13 @@ def anchors_of(text):
 
 
 def broken_links(page):
-    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    text = BLOCK.sub("", page.read_text())
     for name, anchor in re.findall(r"\]\((?!\w+:)([^)\s#]*)#?([^)\s]*)\)", text):
         target = page.parent / name if name else page
         if not target.exists():
             yield name
         elif anchor and target.suffix == ".md":
-            if anchor not in anchors_of(target.read_text(encoding="utf-8")):
+            if anchor not in anchors_of(target.read_text()):
                 yield f"{name}#{anchor}"
 
 
@@ -40,10 +40,11 @@ def test_links_lead_somewhere():
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/extending.md"])
 def test_guides_name_what_the_code_has(page):
     sources = [p for f in ("src", "miniapp", "tests") for p in (REPOSITORY / f).rglob("*.[ch]pp")]
-    code = " ".join(source.read_text(encoding="utf-8") for source in sources)
-    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    code = " ".join(source.read_text() for source in sources)
+    text = (REPOSITORY / page).read_text()
     known = set(re.findall(r"\w+", code + " ".join(BLOCK.findall(text))))
-    functions = set(re.findall(r"`(?:\w+(?:::|\.))*(\w+)\(", BLOCK.sub("", text)))
-    files = re.findall(r"`((?:src|miniapp|tests)/[\w/.{},]*)`", BLOCK.sub("", text))
+    said = BLOCK.sub("", text)
+    functions = set(re.findall(r"`(?:\w+(?:::|\.))*(\w+)\(", said))
+    files = re.findall(r"`((?:src|miniapp|tests)/[\w/.{},]*)`", said)
     assert functions and functions <= known and files
     output_of(call("bash", "-c", f"ls -d {' '.join(files)}", cwd=REPOSITORY))  # braces expand

@@ -106,9 +106,9 @@ def test_two_commands_are_measured_and_compared(monkeypatch):
     pathlib.Path("tiny.toml").write_text(
         'schedule = ["serial", "tawpipe"]\nlayers = 1\nhidden = 16\nheads = 2\nvocab = 32\n'
     )
-    start = f"WHICH=1 env mpiexec -n {{ranks}} {MINITAW}"
-    words = ["--base-run", start, "--new-run", start, "--deck", "tiny.toml", "--set", "seq=8"]
-    says(refusal_of(gate, monkeypatch, *words, "--set", "bogus=1"), "base-001.txt", "bogus")
+    start = f"-run=WHICH=1 env mpiexec -n {{ranks}} {MINITAW}"
+    words = ["--base" + start, "--new" + start, "--deck=tiny.toml", "--set=seq=8"]
+    says(refusal_of(gate, monkeypatch, *words, "--set=bogus=1"), "base-001.txt", "bogus")
     pathlib.Path("out/new-007.h5").touch()  # left by another call
     few = "--ranks 1 --rounds 1 --set steps=3 --junit a.xml -o out"
     done = process("perf-gate", *words, *few.split())
@@ -128,8 +128,8 @@ def test_the_base_is_chosen(monkeypatch, capsys):
     (tree / ".gitignore").write_text("/build/\n")
 
     def git(*words):
-        identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-C", tree)
-        return call("git", *identity, *words, check=True).stdout
+        identity = "-c user.name=a -c user.email=a@b".split()
+        return call("git", *identity, "-C", tree, *words, check=True).stdout
 
     def commit(text):
         source.write_text(text)
