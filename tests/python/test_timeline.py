@@ -9,6 +9,7 @@ import numpy
 import pandas
 from matplotlib.collections import LineCollection, PolyCollection
 from minitaw.events import Timeline, measured_timeline
+from minitaw.record import cases
 from minitaw.timeline import draw, trace
 from programs import SAMPLE, output_of, refused, refuses, script
 from samples import SEEN
@@ -25,7 +26,7 @@ def names_of(axes):
 
 
 def test_rectangles_lie_where_actions_ran():
-    timeline = measured_timeline(SEEN.assign(runs=SEEN.index.map(lambda i: [SEEN.loc[i]])).iloc[0])
+    timeline = measured_timeline(cases(SEEN).iloc[0])
     assert [*timeline.events.phase] == ["F", "gradients", "gradients", "embeddings", "U"]
     (axes,) = draw([timeline]).axes
     boxes = [path.get_extents() for path in shapes(axes, PolyCollection)]
@@ -63,11 +64,11 @@ def test_messages_of_a_lane_that_overlap_have_a_row_each():
 
 def test_of_many_ranks_some_are_shown():
     """What moves waits for sides that are not."""
-    begin, end = numpy.repeat([[0.0, 0.5], [1.0, 2.0]], 2000, axis=1)
-    link = numpy.tile(range(2000), 2)
-    rows, groups = dict(rank=range(4000), link=link, begin=begin, end=end), [8] * 500
     early = made([2], dict(rank=[0, 1], link=0, begin=[0.0, 1.0], end=[0.5, 2.0]))
     assert list(early.events.moving) == [0.5, 1.0]  # an eager message
+    begin, end = numpy.repeat([[0.0, 0.5], [1.0, 2.0]], 2000, axis=1)
+    rows = dict(rank=range(4000), link=[*range(2000)] * 2, begin=begin, end=end)
+    groups = [8] * 500
     few = made(groups, rows)
     assert set(few.events["rank"]) == set(range(32)) and few.length == 2
     assert set(few.events.moving) == {0.5}
@@ -106,7 +107,6 @@ REFUSED = f"""
 {SAMPLE} --case 7: no case 7
 {SAMPLE} --case 0 -o x.gif: .png
 {SAMPLE} --case 0 --ranks 3 9: ranks 0 to 2
-{SAMPLE} --case 0 --ranks two: two
 """
 
 
@@ -114,9 +114,8 @@ def test_what_cannot_be_drawn_is_refused():
     refuses("timeline", REFUSED)
 
 
-NAMES = "rank lane kind segment payload shard micro_batch link begin end".split()
 CODES = dict(lane=["compute", "x"], kind=["F", "W"], segment=["all", "x"], payload=["weights", "x"])
-EVENTS = dict.fromkeys(NAMES, [0, 1])
+EVENTS = dict.fromkeys([*CODES, "rank", "shard", "micro_batch", "link", "begin", "end"], [0, 1])
 STEP = dict(title="t", groups=[1, 1], codes=CODES, events=EVENTS)
 
 
