@@ -9,8 +9,8 @@
 /// Programs from their text, for those that tests write down.
 namespace minitaw::schedule {
 namespace parsing {
-/// The number after the first letters of a word.
-inline int number(const std::string& word, std::size_t letters = 0) {
+/// The number behind the first letters of a word.
+inline int number(const std::string& word, std::size_t letters = 1) {
   return std::stoi(word.substr(letters));
 }
 
@@ -27,28 +27,21 @@ Enum named(std::string_view name, const auto& field) {
 inline Slot slot_of(const std::string& word) {
   for (const SlotClassRow& row : table_of<SlotClass>)
     if (word[0] == row.letter && std::isdigit(word[1]) != 0)
-      return {row.value, static_cast<std::int16_t>(number(word, 1))};
+      return {row.value, static_cast<std::int16_t>(number(word))};
   return {};
 }
 
 /// "W3", "W3[0/2]", "EG", "s3"
 inline void read_payload(const std::string& word, Action& a) {
-  const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()),
-                    part = word.find('[');
+  const std::size_t part = std::min(word.find('['), word.size()),
+                    letters = std::min(word.find_first_of("0123456789"), part);
   a.payload = named<Payload>(word.substr(0, letters), &PayloadRow::prefix);
-  if (letters < std::min(word.size(), part))
+  if (letters < part)
     a.shard = number(word, letters);
-  if (part == std::string::npos)
-    return;
-  a.part = static_cast<std::int16_t>(number(word, part + 1));
-  a.parts = static_cast<std::int16_t>(number(word, word.find('/') + 1));
-}
-
-/// "m3"; "m3.1", slice 1 of micro-batch 3
-inline int read_micro_batch(const std::string& word, const Program& program) {
-  const std::size_t dot = word.find('.');
-  return dot == std::string::npos ? number(word, 1)
-                                  : number(word, 1) * program.slices + number(word, dot + 1);
+  if (part < word.size()) {
+    a.part = number(word, part + 1);
+    a.parts = number(word, word.find('/') + 1);
+  }
 }
 
 inline Action action_of(std::istream& words, const Program& program) {
@@ -69,13 +62,16 @@ inline Action action_of(std::istream& words, const Program& program) {
     if (colon != std::string::npos)
       a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] =
           number(word, colon + 1);
-    else if (word[0] == 'm')
-      a.micro_batch = read_micro_batch(word, program);
-    else if (word[0] == '#')
-      a.block = static_cast<std::int16_t>(number(word, 1));
+    else if (word[0] == 'm') {  // "m3"; "m3.1", slice 1 of micro-batch 3
+      const std::size_t at = word.find('.');
+      a.micro_batch = at == std::string::npos
+                          ? number(word)
+                          : number(word) * program.slices + number(word, at + 1);
+    } else if (word[0] == '#')
+      a.block = number(word);
     else if (word == "->" || word == "<-" || word == "root") {
       words >> word;
-      a.peer = number(word, 1);
+      a.peer = number(word);
     } else if (word[0] == '@') {
       const auto at = std::ranges::find(program.communicators, word.substr(1), &Communicator::name);
       a.communicator = static_cast<int>(at - program.communicators.begin());

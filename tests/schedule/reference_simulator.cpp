@@ -7,9 +7,8 @@
 #include "schedule/whole_job.hpp"
 
 namespace minitaw::schedule {
+namespace reference {
 namespace {
-using namespace reference;
-
 struct Wrong {
   std::string what;
 };
@@ -69,7 +68,7 @@ private:
     std::vector<Running> running;  ///< in the order in which they started
 
     /// Actions in front of the first one that has not ended.
-    [[nodiscard]] int finished() const { return running.empty() ? next : running.front().place; }
+    int finished() const { return running.empty() ? next : running.front().place; }
   };
 
   struct Rank {
@@ -90,11 +89,9 @@ private:
 
   using Sides = std::vector<Side>;
 
-  [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
+  int count() const { return static_cast<int>(ranks_.size()); }
 
-  [[nodiscard]] const Action& at(Side side) const {
-    return p_.ranks[side.rank].actions[side.action];
-  }
+  const Action& at(Side side) const { return p_.ranks[side.rank].actions[side.action]; }
 
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
 
@@ -185,8 +182,11 @@ private:
 
   void start(int r, LaneState& lane) {
     const Action& a = at({r, lane.actions[lane.next]});
-    if (a.kind == Kind::join)
-      check_join(r);
+    int finished = 0;
+    for (const LaneState& each : ranks_[r].lanes)
+      finished += each.finished();
+    if (a.kind == Kind::join && finished + 1 != std::ssize(p_.ranks[r].actions))
+      throw Wrong{"joins too early"};
     Running& running = lane.running.emplace_back(lane.next++);
     const std::vector<std::size_t> operands = operands_in(a);
     for (const std::size_t k : operands)
@@ -205,14 +205,6 @@ private:
       if (a.slots[k].valid())
         valid.push_back(k);
     return valid;
-  }
-
-  void check_join(int r) const {
-    int finished = 0;
-    for (const LaneState& lane : ranks_[r].lanes)
-      finished += lane.finished();
-    if (finished + 1 != std::ssize(p_.ranks[r].actions))
-      throw Wrong{"joins too early"};
   }
 
   auto running(Side side) {
@@ -303,6 +295,7 @@ private:
   std::map<Side, Sides> sides_;  ///< of each side of a transfer
 };
 }  // namespace
+}  // namespace reference
 
 /// Runs a program on made-up numbers, one event at a time in an order drawn from `seed`, with
 /// everything in flight that the program allows: messages of one direction that follow each other
@@ -312,8 +305,8 @@ private:
 /// plain arithmetic gives. It shares nothing with the validator but the meaning of an action.
 std::string simulate_on_numbers(const Program& program, std::uint64_t seed) {
   try {
-    Simulator(program, seed).run();
-  } catch (const Wrong& wrong) {
+    reference::Simulator(program, seed).run();
+  } catch (const reference::Wrong& wrong) {
     return wrong.what;
   }
   return "";

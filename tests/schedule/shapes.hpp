@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <fmt/format.h>
+#include <utility>
 #include "fixtures.hpp"
 #include "schedule/registry.hpp"
 
 /// The requests that tests of all programs go through.
 namespace minitaw::schedule::shapes {
-/// Groupings of P ranks: every number of equal groups, and some unequal ones.
-inline std::vector<topology::Groups> groupings(int ranks) {
-  std::vector<topology::Groups> result;
+/// Groupings of P ranks: every number of groups, as equal as can be and with one large one.
+inline std::vector<Groups> groupings(int ranks) {
+  std::vector<Groups> result;
   for (int d = 1; d <= ranks; ++d) {
-    if (ranks % d == 0)
-      result.push_back(topology::Groups::equal(ranks, d));
+    std::vector<int> even(d, ranks / d), one_large(d, 1);
+    for (int k = d - ranks % d; k < d; ++k)
+      ++even[k];
+    result.emplace_back(even);
     if (d == 1 || d == ranks)
       continue;
-    std::vector<int> one_large(d, 1), rising(d, 1);
     one_large.front() = ranks - d + 1;
-    for (int r = d, k = d - 1; r < ranks; ++r, k = k > 0 ? k - 1 : d - 1)
-      ++rising[k];
-    if (ranks % d != 0)
-      result.emplace_back(rising);
     result.emplace_back(one_large);
     result.emplace_back(std::vector<int>(one_large.rbegin(), one_large.rend()));
   }
@@ -27,60 +26,56 @@ inline std::vector<topology::Groups> groupings(int ranks) {
   return result;
 }
 
-/// Numbers of layers from P to 2 P + 1: both ends and some between.
-inline std::vector<int> layer_counts(int ranks) {
-  return {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
+using Specs = std::vector<std::string>;
+
+inline Specs joined(std::initializer_list<Specs> lists) {
+  Specs result;
+  for (const Specs& list : lists)
+    result.insert(result.end(), list.begin(), list.end());
+  return result;
+}
+
+/// A text of each list, one behind the other, in every combination.
+inline Specs combined(std::initializer_list<Specs> lists) {
+  Specs result = {""};
+  for (const Specs& list : lists) {
+    const Specs shorter = std::exchange(result, {});
+    for (const std::string& begin : shorter)
+      for (const std::string& end : list)
+        result.push_back(begin + end);
+  }
+  return result;
 }
 
 /// TawPipe with combinations of its options that change the program.
-inline std::vector<std::string> tawpipe_specs() {
-  std::vector<std::string> result;
-  for (const char* more : {"dbs=off",
-           "dbs=off:prefetch=3",
-           "dbs=off:cco=off",
-           "shards=block",
-           "shards=block:rails=2:prefetch=3",
-           "shards=block:gwps=off",
-           "shards=block:dbs=off",
-           "rails=2",
-           "rails=3:prefetch=2",
-           "rails=64",
-           "rails=2:cco=off"})
-    result.push_back(std::string("tawpipe:") + more);
-  for (const char* gwps : {"on", "off"})
-    for (const char* cco : {"on", "off"})
-      for (const char* prefetch : {"1", "2", "3"})
-        result.push_back(
-            std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
-  return result;
+inline Specs tawpipe_specs() {
+  return combined({{"tawpipe"},
+      joined({combined({{"", ":gwps=off"},
+                  {"", ":cco=off"},
+                  {":prefetch=1", ":prefetch=2", ":prefetch=3"}}),
+          combined({{":dbs=off"}, {"", ":prefetch=3", ":cco=off"}}),
+          combined({{":shards=block"}, {"", ":rails=2:prefetch=3", ":gwps=off", ":dbs=off"}}),
+          {":rails=2", ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off"}})});
 }
 
 /// What ranks may keep in a step: every combination of options that differs.
-inline std::vector<std::string> keeping_specs() {
-  std::vector<std::string> result;
-  for (const char* form : {"tawpipe", "tawpipe:rails=2", "fsdp:hierarchical=on", "fsdp"})
-    for (const char* reshard : {"world", "group", "none"})
-      for (const char* fetch : {"micro_batch", "step"})
-        for (const char* reduce : {"world", "group", "none"}) {
-          const std::string kept = std::string(reshard) + reduce;
-          if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's'))
-            continue;
-          result.push_back(
-              std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
-        }
-  for (const char* other : {"tawpipe:dbs=off",
-           "tawpipe:gwps=off",
-           "tawpipe:cco=off",
-           "tawpipe:prefetch=4:grad_ticks=1",
-           "fsdp:hierarchical=on:prefetch=0"})
-    for (const char* kept : {":fetch=step:reduce=group:reshard=group", ":reshard=none:reduce=none"})
-      result.push_back(std::string(other) + kept);
-  return result;
+inline Specs keeping_specs() {
+  const Specs kept = {":reshard=group", ":reshard=none"},
+              reduced = {":reduce=group", ":reduce=none"};
+  return joined(
+      {combined({{"tawpipe", "tawpipe:rails=2", "fsdp:hierarchical=on", "fsdp"},
+           joined({reduced, combined({kept, {"", ":fetch=step"}, joined({{""}, reduced})})})}),
+          combined({{"tawpipe:dbs=off",
+                        "tawpipe:gwps=off",
+                        "tawpipe:cco=off",
+                        "tawpipe:prefetch=4:grad_ticks=1",
+                        "fsdp:hierarchical=on:prefetch=0"},
+              {":fetch=step:reduce=group:reshard=group", ":reshard=none:reduce=none"}})});
 }
 
 /// Every other schedule of the registry, alone and with each option away from its default.
-inline std::vector<std::string> other_specs() {
-  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3",
+inline Specs other_specs() {
+  Specs result = {"fsdp:hierarchical=on:prefetch=3",
       "1f1b:blocking=on:chunks=3",
       "1f1b:slices=3:cut=even",
       "zb1:slices=5"};
@@ -96,21 +91,13 @@ inline std::vector<std::string> other_specs() {
   return result;
 }
 
-inline std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> lists) {
-  std::vector<std::string> result;
-  for (const auto& list : lists)
-    result.insert(result.end(), list.begin(), list.end());
-  return result;
-}
-
 /// Calls `visit` for one in `stride` of the requests for P ranks: every spec, grouping, number of
 /// replicas and of ranks that share sequences. Numbers of micro-batches and layers, and clipped
 /// gradients, take turns; pipelines take any number of micro-batches.
-void for_each_request(
-    int ranks, const std::vector<std::string>& specs, int stride, const auto& visit) {
-  const std::vector<int> layers = layer_counts(ranks);
+void for_each_request(int ranks, const Specs& specs, int stride, const auto& visit) {
+  const std::vector<int> layers = {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
   std::size_t turn = 0;
-  for (const topology::Groups& groups : groupings(ranks))
+  for (const Groups& groups : groupings(ranks))
     for (const std::string& spec : specs)
       for (const int replicas : {1, 2, 3})
         for (const int context : {1, 2, 3}) {
@@ -133,11 +120,13 @@ void for_each_request(
 }
 
 inline std::string name_of(const Request& request) {
-  return to_text(request.spec) + " on " + request.groups.text() + ", " +
-         std::to_string(request.micro_batches) + " micro-batches, " +
-         std::to_string(request.layers) + " layers" +
-         (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "") +
-         (request.context > 1 ? ", context " + std::to_string(request.context) : "") +
-         (request.clips ? ", clipped" : "");
+  return fmt::format("{} on {}, {} micro-batches, {} layers, {} replicas, context {}{}",
+      to_text(request.spec),
+      request.groups.text(),
+      request.micro_batches,
+      request.layers,
+      request.replicas,
+      request.context,
+      request.clips ? ", clipped" : "");
 }
 }  // namespace minitaw::schedule::shapes

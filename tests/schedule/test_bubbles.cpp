@@ -2,7 +2,6 @@
 // How long compute lanes stand still when transfers are free, and how many micro-batches are in
 // flight: what the papers say of their orders, found by executing the programs.
 #include <gtest/gtest.h>
-#include <iterator>
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
@@ -13,9 +12,9 @@ namespace {
 struct Times {
   double f = 1, b = 1, w = 1;
 
-  [[nodiscard]] double all() const { return f + b + w; }
+  double all() const { return f + b + w; }
 
-  [[nodiscard]] double of(Kind kind) const {
+  double of(Kind kind) const {
     if (kind == Kind::forward)
       return f;
     if (kind == Kind::backward)
@@ -30,7 +29,7 @@ struct Times {
 struct Window {
   double begin = 1e300, end = 0, busy = 0;
 
-  [[nodiscard]] double bubble() const { return end - begin - busy; }
+  double bubble() const { return end - begin - busy; }
 };
 
 std::vector<Window> windows_of(const Program& program, const Times& times) {
@@ -57,8 +56,7 @@ void with_programs(const std::string& spec, const auto& check) {
   for (const int p : {4, 7})
     for (const Times& times : {Times{1, 1, 1}, {1, 1.33, 1}, {1, 2, 1}, {1, 1.5, 0.6}})
       for (const int micro_batches : {2 * p, 2 * p + 3}) {
-        const Request request{
-            parse_spec(spec), topology::Groups::equal(p, p), micro_batches, 4 * p};
+        const Request request{parse_spec(spec), Groups::equal(p, p), micro_batches, 4 * p};
         SCOPED_TRACE(shapes::name_of(request) + ", T_B " + std::to_string(times.b));
         check(build(request), p, times);
       }
@@ -136,32 +134,25 @@ TEST(Bubbles, ZeroBubbleV) {
 
 /// End of a step in which stage i waits for nothing but the messages that its next visit needs.
 double dependent_seconds(const Program& program, const Times& times, double message) {
-  const int p = std::ssize(program.ranks);
-  std::vector<std::vector<Action>> visits(p);
-  std::vector<std::size_t> next(p);
-  std::vector<double> free(p);
-  std::map<std::tuple<int, int, bool>, double> arrival;  // by stage, micro-batch and direction
-  for (int i = 0; i < p; ++i)
-    std::ranges::copy_if(
-        program.ranks[i].actions, std::back_inserter(visits[i]), is_visit, &Action::kind);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int i = 0; i < p; ++i)
-      for (; next[i] < visits[i].size(); ++next[i], moved = true) {
-        const Action& v = visits[i][next[i]];
-        const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
-        if (passes && i != (forward ? 0 : p - 1)) {
-          const auto sent = arrival.find({i, v.micro_batch, forward});
-          if (sent == arrival.end())
-            break;
-          free[i] = std::max(free[i], sent->second);
-        }
-        free[i] += times.of(v.kind);
+  std::map<std::tuple<int, int, bool>, double> arrival, before;  // by stage, micro-batch, direction
+  double end = 0;
+  do {
+    before = arrival;
+    for (int i = 0; i < std::ssize(program.ranks); ++i) {
+      double now = 0;
+      for (const Action& a : program.ranks[i].actions) {
+        const bool forward = a.kind == Kind::forward,
+                   passes = is_visit(a.kind) && a.kind != Kind::backward_weight;
         if (passes)
-          arrival[{i + (forward ? 1 : -1), v.micro_batch, forward}] = free[i] + message;
+          now = std::max(now, arrival[{i, a.micro_batch, forward}]);
+        now += times.of(a.kind);
+        if (passes)
+          arrival[{forward ? i + 1 : i - 1, a.micro_batch, forward}] = now + message;
       }
-  }
-  return std::ranges::max(free);
+      end = std::max(end, now);
+    }
+  } while (arrival != before);
+  return end;
 }
 
 /// The order of messages in a lane and the reuse of slots hold nothing up.
@@ -196,8 +187,7 @@ TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
   const Times times{1, 1.5, 1};
   for (const int ranks : {2, 3, 5, 8})
     for (const int n : {1, 2, 3}) {
-      const Program program =
-          build({parse_spec("weipipe"), topology::Groups({ranks}), n * ranks, ranks});
+      const Program program = build({parse_spec("weipipe"), Groups({ranks}), n * ranks, ranks});
       const double turns = n * ranks + ranks - 1, seconds = lock_step_seconds(program, times);
       EXPECT_NEAR(seconds, turns * times.all(), 1e-9) << ranks << " ranks, N " << n;
       EXPECT_LE(seconds_of(program, times), seconds + 1e-9);
@@ -212,8 +202,8 @@ TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
     for (const int size : {2, 3})
       for (const int n : {1, 3}) {
         const int ranks = groups * size;
-        const Program program = build(
-            {parse_spec("tawpipe"), topology::Groups::equal(ranks, groups), n * ranks, ranks});
+        const Program program =
+            build({parse_spec("tawpipe"), Groups::equal(ranks, groups), n * ranks, ranks});
         SCOPED_TRACE(std::to_string(groups) + " groups of " + std::to_string(size));
         EXPECT_EQ(ticks(program).total, 2 * n * ranks + groups + 1);
         const double useful = n * ranks * times.all(), seconds = seconds_of(program, times);
@@ -227,7 +217,7 @@ TEST(WeightPipelines, RanksInStepNeverIdle) {
   const Times times{1, 1.5, 1};
   for (const char* spec : {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
     for (const int groups : {1, 3, 6}) {
-      const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 18, 6};
+      const Request request{parse_spec(spec), Groups::equal(6, groups), 18, 6};
       EXPECT_NEAR(seconds_of(build(request), times), 18 * times.all(), 1e-9)
           << shapes::name_of(request);
     }

@@ -22,7 +22,7 @@ const std::vector<std::tuple<std::string, std::vector<int>, int, int>> goldens =
 TEST(Golden, ProgramsAreWhatTheRulesGenerate) {
   for (const auto& [schedule, groups, micro_batches, layers] : goldens) {
     const std::string text =
-        to_text(build({parse_spec(schedule), topology::Groups(groups), micro_batches, layers}));
+        to_text(build({parse_spec(schedule), Groups(groups), micro_batches, layers}));
     const std::string file = MINITAW_DATA "/golden/" + schedule + ".txt";
     if (std::getenv("MINITAW_RENEW_GOLDEN") != nullptr)
       std::ofstream(file, std::ios::binary) << text;
@@ -32,7 +32,7 @@ TEST(Golden, ProgramsAreWhatTheRulesGenerate) {
 
 TEST(Example, IsValidAndOnThePage) {
   const auto built = [](const char* groups, int per_rank, int replicas = 1) {
-    const topology::Groups given = topology::parse_groups(groups);
+    const Groups given = topology::parse_groups(groups);
     const int ranks = given.ranks();
     return schedules::lend().build(
         {{"lend", {}}, given, per_rank * ranks, 2 * ranks + 1, replicas});

@@ -16,12 +16,12 @@ inline std::string text_of(const Request& request) {
 
 /// Two ranks that are far apart: weights and gradients go by send and recv.
 inline Request relay() {
-  return {parse_spec("tawpipe"), topology::Groups({1, 1}), 2, 2};
+  return {parse_spec("tawpipe"), Groups({1, 1}), 2, 2};
 }
 
 /// Two stages that pass activations, the backward pass split in two.
 inline Request pipeline() {
-  return {parse_spec("zb1"), topology::Groups({2}), 1, 2};
+  return {parse_spec("zb1"), Groups({2}), 1, 2};
 }
 
 inline std::vector<std::string> split(const std::string& text, const std::string& by) {
