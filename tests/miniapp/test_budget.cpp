@@ -13,13 +13,22 @@ using topology::Groups;
 
 constexpr std::optional<std::uint64_t> unlimited;
 
+const MemoryPools of_two_nodes(
+    Groups({1, 2}), std::vector<std::string>(3), {50, 95, 90}, unlimited);
+
 TEST(MemoryPools, RanksOfANodeShareWhatIsFreeThere) {
-  const MemoryPools pools(
-      Groups({2, 3}), std::vector<std::string>(5), {70, 60, 95, 90, 100}, unlimited);
-  EXPECT_EQ(pools.reason_against({30, 30, 30, 30, 30}), "");
-  EXPECT_EQ(pools.reason_against({31, 30, 30, 30, 30}), "needs 61 B of 60 B (node 0)");
-  EXPECT_EQ(pools.reason_against({10, 10, 30, 30, 31}), "needs 91 B of 90 B (node 1)");
-  EXPECT_EQ(pools.reason_against({60}), "") << "a case on fewer ranks";
+  EXPECT_EQ(of_two_nodes.reason_against({50, 45, 45}), "");
+  EXPECT_EQ(of_two_nodes.reason_against({51, 45, 45}), "needs 51 B of 50 B (node 0)");
+  EXPECT_EQ(of_two_nodes.reason_against({50, 45, 46}), "needs 91 B of 90 B (node 1)");
+  EXPECT_EQ(of_two_nodes.reason_against({50}), "") << "a case on fewer ranks";
+}
+
+TEST(MemoryPools, AReferenceTakesFromRank0) {
+  EXPECT_EQ(of_two_nodes.reason_against({30, 45, 45}, {.alone = 50, .beside = 20}), "");
+  EXPECT_EQ(
+      of_two_nodes.reason_against({30, 45, 45}, {.beside = 21}), "needs 51 B of 50 B (node 0)");
+  EXPECT_EQ(
+      of_two_nodes.reason_against({30, 45, 45}, {.alone = 51}), "needs 51 B of 50 B (node 0)");
 }
 
 TEST(MemoryPools, RanksOfADeviceShareIt) {
@@ -35,13 +44,6 @@ TEST(MemoryPools, EachRankHasWhatIsAllowed) {
   const MemoryPools pools(Groups({3}), {"a", "a", ""}, {1, 1, 1}, 25);
   EXPECT_EQ(pools.reason_against({25, 25, 25}), "");
   EXPECT_EQ(pools.reason_against({25, 26, 25}), "needs 26 B of 25 B (rank 1)");
-}
-
-TEST(MemoryPools, AReferenceTakesFromRank0) {
-  const MemoryPools pools(Groups({1, 2}), std::vector<std::string>(3), {50, 60, 60}, unlimited);
-  EXPECT_EQ(pools.reason_against({30, 30, 30}, {.alone = 50, .beside = 20}), "");
-  EXPECT_EQ(pools.reason_against({30, 30, 30}, {.beside = 21}), "needs 51 B of 50 B (node 0)");
-  EXPECT_EQ(pools.reason_against({30, 30, 30}, {.alone = 51}), "needs 51 B of 50 B (node 0)");
 }
 
 Case serial_case(const model::Shape& shape) {

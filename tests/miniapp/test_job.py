@@ -46,12 +46,12 @@ PAIR = {"schedule": "ddp", "ranks": 2, "groups": 1}
 
 @pytest.fixture(autouse=True)
 def deck(own_folder):
-    pathlib.Path("job.toml").write_text(DECK, encoding="utf-8")
+    pathlib.Path("job.toml").write_text(DECK)
 
 
-def run(ranks, file, *options, changes=None, **how):
-    words = settings(**(changes or {}))
-    return on_ranks(ranks, "run", "job.toml", *words, *options, "-o", file, **how)
+def run(processes, file, *options, variables=(), **changes):
+    words = ("run", "job.toml", *settings(**changes), *options, "-o", file)
+    return on_ranks(processes, *words, variables=variables)
 
 
 def statuses(file):
@@ -79,15 +79,15 @@ def test_a_deck_runs_once():
 )
 def test_bad_input_ends_on_every_rank(changes, file, word):
     """Also where only rank 0 finds it."""
-    refused(run(3, file, changes=changes), word)
+    refused(run(3, file, **changes), word)
 
 
 def test_results_agree_with_the_timeline():
     """Both precisions in one sweep, each case in UTC and with a check."""
     begin = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    words = ("job.h5", "--timeline", "--peak", "2e9")
     changes = {"dtype": "fp32,bf16", "ranks": 3, "groups": "1+2", "replicas": "1,3"}
-    options = ("--timeline", "--peak", "2e9")
-    said = output_of(run(3, "job.h5", *options, changes=changes, variables=["TZ=UTC-9"]))
+    said = output_of(run(3, *words, variables=["TZ=UTC-9"], **changes))
     assert said.count("# left out 2 combinations: replicas: ddp") == 2, "before and after the cases"
     cases = rows("job.h5")
     assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
@@ -124,18 +124,18 @@ def check_account(case, step, length):
 
 def test_what_cannot_run_is_recorded_and_does_not_stop_the_sweep():
     one = PAIR | {"seq": "9,200", "repeats": 2}
-    small = run(2, "job.h5", "--memory", "41910K", changes=one)
+    small = run(2, "job.h5", "--memory", "41910K", **one)
     assert small.returncode == 1 and small.stderr == "", told(small)
     assert "skipped: needs" in small.stdout and small.stdout.count("\n# needs ") == 1
     assert statuses("job.h5") == ["ok", "ok", "skipped"]
     assert rows("job.h5")[0]["gradient_error"] is None, "the case fits, its reference does not"
-    whole = run(2, "job.h5", changes=one)
+    whole = run(2, "job.h5", **one)
     assert whole.returncode == 0 and "has 1 of 2 cases already" in whole.stdout
 
     # what ran when a job died comes last
     mark = rows("job.h5")[0]["identity"] + "\n"
-    pathlib.Path("died.h5.running").write_text(mark, encoding="utf-8")
-    died = run(2, "died.h5", changes=one)
+    pathlib.Path("died.h5.running").write_text(mark)
+    died = run(2, "died.h5", **one)
     assert [row["seq"] for row in rows("died.h5")] == [200, 200, 9, 9]
     assert "a job died while a case was running" in died.stdout
 
@@ -144,13 +144,13 @@ def test_a_failed_case_stays():
     """Too large for any machine: malloc says so. It is not repeated."""
     large = PAIR | {"hidden": "1M", "ffn": "4M", "repeats": 2}
     words = ("job.h5", "--memory", "900000T")
-    done = run(2, *words, changes=large)
+    done = run(2, *words, **large)
     output_of(done, code=1)
     assert statuses("job.h5") == ["oom"] and done.stdout.count("repetition ") == 1
-    again = run(2, *words, changes=large)
+    again = run(2, *words, **large)
     assert again.returncode == 1
     assert "--retry runs it again" in again.stdout and "[1/1" not in again.stdout
-    other = run(2, "job.h5", changes=PAIR)
+    other = run(2, "job.h5", **PAIR)
     assert other.returncode == 0 and "RESULT: VALID" in other.stdout
     assert statuses("job.h5") == ["oom", "ok"]
 
@@ -169,7 +169,7 @@ def test_time_limit(limit, seq, steps, said, left):
     now = int(time.time())
     variables = [f"SLURM_JOB_START_TIME={now - 1000}", f"SLURM_JOB_END_TIME={now + 3}"]
     changes = PAIR | {"seq": seq, "steps": steps}
-    done = run(2, "job.h5", *limit, changes=changes, variables=variables)
+    done = run(2, "job.h5", *limit, variables=variables, **changes)
     assert done.returncode == 1 and said in done.stdout, told(done)
     assert statuses("job.h5") == left
 
@@ -197,8 +197,7 @@ def test_memory_of_a_process_is_what_plan_says():
 def test_repetitions_run_in_random_order():
     """A row for each, in the order in which they ran."""
     seconds = -time.monotonic()
-    changes = {"ranks": 2, "groups": 1, "repeats": 3}
-    output_of(run(2, "job.h5", "--interleave", changes=changes))
+    output_of(run(2, "job.h5", "--interleave", ranks=2, groups=1, repeats=3))
     seconds += time.monotonic()
     order = [(row["case"], row["repetition"]) for row in rows("job.h5")]
     assert sorted(order, key=lambda run: run[0]) == [*itertools.product(range(2), range(3))]
@@ -211,7 +210,7 @@ def test_repetitions_run_in_random_order():
 
 def test_no_rank_is_called_slowest_where_threads_outnumber_the_cores():
     threads = f"OMP_NUM_THREADS={os.cpu_count() + 1}"
-    said = output_of(run(2, "job.h5", changes=PAIR, variables=[threads]))
+    said = output_of(run(2, "job.h5", variables=[threads], **PAIR))
     (row,) = rows("job.h5")
     assert (row["slowest_rank"], row["slowest_ratio"]) == (-1, None)
     assert "computes slowest" not in said

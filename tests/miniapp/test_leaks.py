@@ -27,7 +27,7 @@ PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
 def run(*options, deck="leaks.toml", note=""):
     """What a run prints, the bytes of its file, and texts of the session in it."""
-    pathlib.Path(deck).write_text(DECK + note, encoding="utf-8")
+    pathlib.Path(deck).write_text(DECK + note)
     variables = {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}
     # the library is preloaded before that of the sanitizer
     variables["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"

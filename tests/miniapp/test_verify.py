@@ -38,58 +38,52 @@ micro_batches = 6
 
 @pytest.fixture(autouse=True)
 def deck(own_folder):
-    pathlib.Path("job.toml").write_text(DECK, encoding="utf-8")
+    pathlib.Path("job.toml").write_text(DECK)
 
 
-def verify(processes, *options, **changes):
-    return on_ranks(processes, "verify", "job.toml", *settings(**changes), *options)
+def verified(ranks, *options, **changes):
+    """What verify says, as a text and in JSON."""
+    words = ("verify", "job.toml", *settings(ranks=ranks, **changes), *options)
+    text = output_of(on_ranks(ranks, *words))
+    said = json.loads(output_of(on_ranks(ranks, *words, "--json")))
+    assert [*said][:4] == [*JSON_HEAD, "verdict"] and said["valid"]
+    assert text.endswith(f"\nRESULT: {said['verdict']}\n")
+    return text, said
 
 
 def test_every_case_has_a_line_and_an_object():
     """With its settings; the serial training of each model comes first."""
-    sweep = {"ranks": 3, "groups": "1+2", "replicas": "1,3", "dtype": "fp32,bf16"}
-    text = output_of(verify(3, **sweep))
-    said = json.loads(output_of(verify(3, "--json", **sweep)))
-    assert [*said][:4] == [*JSON_HEAD, "verdict"] and said["valid"]
+    text, said = verified(3, groups="1+2", replicas="1,3", dtype="fp32,bf16")
     assert said["verdict"] == (
         "VALID: 6 cases agree with the serial training, 2 runs of it with the float64 reference"
     )
     head, _, rest = text.partition(" against ")
     note = "left out 2 combinations: replicas: ddp has no replicas; use replicas = 1"
     says(head, f"# {said['program']}\n# rank 0: node 0, ", "# seq           = 9 token", f"# {note}")
-    assert said["notes"] == [note] and f"# not judged: {note}\n" in rest
-    assert rest.endswith(f"RESULT: {said['verdict']}\n")
+    says(rest, f"# not judged: {note}\n")
+    assert said["notes"] == [note]
 
-    found = [tuple(line.split()[:6]) for line in rest.splitlines() if line.endswith(" ok")]
-    expected = []
-    for dtype in ("fp32", "bf16"):
-        expected.append(("serial", "1", "1", "1", dtype, "float64"))
-        for case in (("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")):
-            expected.append((*case, "1+2", "1", dtype, "serial"))
-    assert sorted(found) == sorted(expected)
-    assert [row[5] for row in found] == ["float64", *["serial"] * 3] * 2
-    for row, case in zip(found, said["cases"], strict=True):
+    found = re.findall(r"(?m)^ +(\S+) +(\S+) +(\S+) +1 +(\S+) +(\S+ reference) .* ok$", text)
+    cases = [("tawpipe", "3", "1+2"), ("tawpipe", "3x1", "1+2"), ("ddp", "3", "1+2")]
+    expected = [
+        (*case, dtype) for case in [("serial", "1", "1"), *cases] for dtype in ("fp32", "bf16")
+    ]
+    assert sorted(row[:4] for row in found) == sorted(expected)
+    assert [row[4] for row in found] == ["float64 reference", *["serial reference"] * 3] * 2
+    for (schedule, _, _, dtype, against), case in zip(found, said["cases"], strict=True):
         asked = case["settings"]
-        assert (row[0], row[4]) == (asked["schedule"], asked["dtype"])
-        assert ("x" in row[1]) == (asked["replicas"] > 1)
+        assert (asked["schedule"], asked["dtype"], case["against"]) == (schedule, dtype, against)
         # in bf16 all round to the right number
-        assert 0 < case["limit_share"] < 1 and (case["weight_error"] > 0) == (row[4] == "fp32")
+        assert 0 < case["limit_share"] < 1 and (case["weight_error"] > 0) == (dtype == "fp32")
     least = max(said["cases"], key=lambda case: case["limit_share"])
-    (room,) = re.findall("# closest to its limit.*", rest)
-    says(room, f" {100 * least['limit_share']:.2g} % of it: {least['settings']['schedule']}, ")
-    says(room, f", {least['settings']['dtype']}: {least['closest']} against ")
+    room = f" {100 * least['limit_share']:.2g} % of it: {least['settings']['schedule']}, "
+    says(rest, f"# closest to its limit for rounding,{room}", f": {least['closest']} against ")
 
 
 def test_a_repeated_step_has_the_same_bits():
     """In every case; no reference is made."""
-    changes = {"ranks": 2, "groups": 1, "schedule": "ddp,tawpipe"}
-    text = output_of(verify(2, "--repeat", "3", **changes))
-    said = json.loads(output_of(verify(2, "--repeat", "3", "--json", **changes)))
-    assert said["valid"] and text.endswith(f"RESULT: {said['verdict']}\n")
-    assert said["verdict"] == (
-        "VALID: 2 cases, each step 3 times: losses, gradients and weights have the same bits on "
-        "every rank"
-    )
+    text, said = verified(2, "--repeat", "3", groups=1, schedule="ddp,tawpipe")
+    says(said["verdict"], "VALID: 2 cases, each step 3 times: ", " the same bits on every rank")
     assert "reference" not in text and text.count(": same bits\n") == 2
     assert [case["settings"]["schedule"] for case in said["cases"]] == ["ddp", "tawpipe"]
     assert all(case["passes"] and case["deviations"] == [] for case in said["cases"])
