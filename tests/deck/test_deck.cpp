@@ -49,17 +49,14 @@ std::string cases_of(const Deck& deck) {
 TEST(Deck, ListsAreAxes) {
   for (const auto& row : rows_of(R"(
 seq=1,2K schedule=ddp,tawpipe|ddp S1, ddp S2048, tawpipe S1, tawpipe S2048
-seq=1024,1K||1 combination is equal
 ranks=2,4 groups=1,2,4|2 M2, 1+1 M2, 4 M4, 2+2 M4, 1+1+1+1 M4|left out 1 combination: groups: 2 ranks cannot form 4 equal groups
 schedule=ddp,tawpipe,1f1b replicas=2 groups=1,2,3,1+*|tawpipe 4, tawpipe 2+2, 1f1b 4, 1f1b 2+2|left out 3 combinations: replicas: ddp has no replicas; use replicas = 1
 head_dim=16 hidden=64,96|H64/4, H96/6
-schedule=serial,ddp groups=1,2|serial 1, ddp 4, ddp 2+2|1 combination is equal
 ranks=2,4,6 group_size=2 micro_batches_per_rank=3|2 M6, 2+2 M12, 2+2+2 M18
 seq=256,512,1K tokens_per_micro_batch=1K|S256 B4, S512 B2, S1024 B1
 replicas=1,2,4 schedule=serial,tawpipe|serial 1 R1, tawpipe 4 R1, tawpipe 4 R2, tawpipe 4 R4|2 combinations are equal
 context=1,2,4 micro_batches_per_rank=3|n1 M12, n2 M6, n4 M3
 context=1,2,4 micro_batches=3 schedule=1f1b|n1, n2, n4
-schedule=weipipe,tawpipe context=1,2,3 seq=128,130|weipipe n1 S128 M4, weipipe n1 S130 M4, tawpipe n1 S128 M4, tawpipe n1 S130 M4, tawpipe n2 S128 M2|left out 2 combinations: seq = 130: context = 2
 schedule=1f1b:slices=1,1f1b:slices=8 seq=7,8|1f1b S7, 1f1b S8, 1f1b:slices=8 S8|left out 1 combination: seq = 7: slices = 8 need a sequence of at least 8
 )")) {
     const std::string &cases = row[1], &note = row[2];

@@ -2,14 +2,12 @@
 #pragma once
 #include <fmt/format.h>
 #include <map>
-#include <tuple>
-#include "kernels/device_matrix.hpp"
-#include "model/data.hpp"
-#include "model/reference.hpp"
-#include "this_run.hpp"
+#include "model/training_loop.hpp"
 
 /// Models that the tests of the training step share, and their double-precision reference.
 namespace minitaw::test {
+using enum model::Recompute;
+using enum model::Dtype;
 inline constexpr int default_batches = 2;
 inline constexpr std::uint64_t default_seed = 11;
 
@@ -19,10 +17,6 @@ struct ModelCase {
   int shards, embeddings_parts;
 };
 
-inline void PrintTo(const ModelCase& c, std::ostream* out) {
-  *out << c.name;
-}
-
 // Shapes: layers, H, heads, key/value heads, F, V, S, B.
 inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, 1, 3, 1, 1}, 1, 1};
 inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 37, 2}, 2, 3};
@@ -30,58 +24,35 @@ inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, 31, 257, 15
 inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, 80, 64, 65, 3}, 1, 5};
 
 /// A model, what its backward pass computes again, and its type.
-using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
+struct StepCase {
+  ModelCase model;
+  model::Recompute recompute;
+  Dtype dtype;
+  int ranks = 1, slices = 1;  ///< that its sequences are divided among
+  bool fp32_keys = false;     ///< gradients of keys
+  bool halves = false;        ///< of the backward passes
+};
 
-/// Every policy and every model in both types, not each with each.
-inline auto combinations() {
-  using enum model::Recompute;
-  using enum model::Dtype;
-  return ::testing::Values(Combination{one_token, none, fp32},
-      Combination{one_token, block, bf16},
-      Combination{grouped, none, fp32},
-      Combination{grouped, block, bf16},
-      Combination{one_key_head, block, fp32},
-      Combination{one_key_head, keep_attention, bf16},
-      Combination{wide_batch, keep_attention, fp32},
-      Combination{wide_batch, none, bf16});
+inline std::string name_of(const testing::TestParamInfo<StepCase>& info) {
+  const auto& [of, recompute, dtype, ranks, slices, fp32_keys, halves] = info.param;
+  return fmt::format("{}_{}_{}_{}_{}", of.name, name_of(dtype), info.index, ranks, slices);
 }
 
-inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
-  const auto& [model_case, recompute, dtype] = info.param;
-  return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" +
-         model::name_of(dtype);
-}
-
-/// A model whose sequences are divided, into how many parts, what is recomputed, type, gradients of
-/// keys in fp32, backward passes in halves.
-using Divided = std::tuple<ModelCase, int, model::Recompute, model::Dtype, bool, bool>;
-
-inline std::string divided_name(const ::testing::TestParamInfo<Divided>& info) {
-  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
-  return fmt::format("{}_{}_{}_{}{}{}",
-      model_case.name,
-      count,
-      static_cast<int>(recompute),
-      model::name_of(dtype),
-      fp32_keys ? "_fp32" : "",
-      halves ? "_halves" : "");
-}
-
-inline model::Layout layout_of(
-    ModelCase c, model::Dtype dtype, model::Recompute recompute = model::Recompute::block) {
-  c.shape.dtype = dtype;
-  c.shape.recompute = recompute;
-  return model::make_layout(c.shape, {c.shards, c.embeddings_parts});
+inline Layout layout_of(const ModelCase& c, Dtype dtype, model::Recompute recompute = block) {
+  model::Shape shape = c.shape;
+  shape.dtype = dtype;
+  shape.recompute = recompute;
+  return make_layout(shape, {c.shards, c.embeddings_parts});
 }
 
 /// The gradient through a norm of two numbers is mostly rounding.
-inline bool has_meaningful_gradient(const model::Layout& layout) {
+inline bool has_meaningful_gradient(const Layout& layout) {
   return layout.shape.hidden > 2;
 }
 
 /// Loss of step `step` (from 0); its gradient is added to `gradient`.
 inline double step_of(const model::Reference& reference,
-    model::ReferenceTensors& gradient,
+    ReferenceTensors& gradient,
     int step,
     int count = default_batches) {
   const model::Shape& shape = reference.layout().shape;
@@ -97,15 +68,15 @@ inline double step_of(const model::Reference& reference,
 }
 
 /// The weights as a model computes with them.
-inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTensors weights) {
+inline ReferenceTensors rounded_to(Dtype dtype, ReferenceTensors weights) {
   for (Doubles& part : weights)
-    part = dtype == model::Dtype::fp32 ? rounded<float>(part) : rounded<Bf16>(part);
+    part = dtype == fp32 ? rounded<float>(part) : rounded<Bf16>(part);
   return weights;
 }
 
 /// The tensors by name, wherever a layout has put them.
 inline std::map<std::string, Doubles> by_name(
-    const model::Layout& layout, const model::ReferenceTensors& tensors) {
+    const Layout& layout, const ReferenceTensors& tensors) {
   std::map<std::string, Doubles> result;
   for (std::size_t p = 0; const model::Flat* part : layout.parts()) {
     const auto begin = tensors[p++].begin();
@@ -116,28 +87,30 @@ inline std::map<std::string, Doubles> by_name(
 }
 
 /// Every tensor by relative norm.
-inline void expect_tensors_close(const model::Layout& layout,
-    const model::ReferenceTensors& a,
-    const model::ReferenceTensors& b,
-    double tolerance) {
+inline void expect_tensors_close(
+    const Layout& layout, const ReferenceTensors& a, const ReferenceTensors& b, double tolerance) {
   const auto expected = by_name(layout, b);
   for (const auto& [name, values] : by_name(layout, a))
     EXPECT_LT(relative_error(values, expected.at(name)), tolerance) << name;
 }
 
+/// Relative, of the loss and of each gradient's norm.
+struct Tolerance {
+  double loss, gradient;
+};
+
 /// Loss and gradient of the first step, from the weights that the model computes with.
-inline void expect_first_step(const model::Layout& layout,
+inline void expect_first_step(const Layout& layout,
     double loss,
-    const model::ReferenceTensors& gradient,
-    double of_loss,
-    double of_gradient,
+    const ReferenceTensors& gradient,
+    Tolerance tolerance,
     int count = default_batches) {
-  const model::ReferenceTensors weights = model::initial_weights(layout, default_seed);
-  const model::Reference reference(layout, rounded_to(layout.shape.dtype, weights));
-  model::ReferenceTensors expected = model::reference_zeros(layout);
+  const model::Reference reference(
+      layout, rounded_to(layout.shape.dtype, model::initial_weights(layout, default_seed)));
+  ReferenceTensors expected = reference_zeros(layout);
   const double expected_loss = step_of(reference, expected, 0, count);
-  EXPECT_NEAR(loss, expected_loss, of_loss * expected_loss);
+  EXPECT_NEAR(loss, expected_loss, tolerance.loss * expected_loss);
   if (has_meaningful_gradient(layout))
-    expect_tensors_close(layout, gradient, expected, of_gradient);
+    expect_tensors_close(layout, gradient, expected, tolerance.gradient);
 }
 }  // namespace minitaw::test

@@ -1,268 +1,236 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "kernels/device_matrix.hpp"
-#include "model/model.hpp"
+#include <numeric>
+#include "model/rank.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::test {
-/// Device memory of a size, full of NaN, and its values on the host.
-class DeviceBuffer {
-public:
-  explicit DeviceBuffer(std::size_t bytes)
-      : bytes_(Kokkos::view_alloc("test buffer", Kokkos::WithoutInitializing), bytes) {
-    fill(std::byte{0xFF});
-  }
+using model::ReferenceTensors, model::Segment;
 
-  DeviceBuffer(const std::vector<float>& values, model::Dtype dtype)
-      : DeviceBuffer(values.size() * model::bytes_of(dtype)) {
-    model::with_element(dtype, [&]<class E>(E) {
-      const auto host = Kokkos::create_mirror_view(all<E>());
-      for (std::size_t i = 0; i < values.size(); ++i)
-        host(i) = from_float<E>(static_cast<float>(values[i]));
-      Kokkos::deep_copy(all<E>(), host);
-    });
-  }
-
-  [[nodiscard]] model::Buffer get() const { return {bytes_.data(), bytes_.size()}; }
-
-  void fill(std::byte value) const { Kokkos::deep_copy(bytes_, value); }
-
-  [[nodiscard]] std::vector<double> values(model::Dtype dtype) const {
-    std::vector<double> result;
-    model::with_element(dtype, [&]<class E>(E) {
-      const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all<E>());
-      for (std::size_t i = 0; i < host.size(); ++i)
-        result.push_back(to_float(host(i)));
-    });
-    return result;
-  }
-
-private:
-  template <class E>
-  [[nodiscard]] kernels::Vector<E> all() const {
-    return kernels::Vector<E>(get().as<E>(), bytes_.size() / sizeof(E));
-  }
-
-  Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
-};
-
-/// Executes whole steps on one rank, every buffer poisoned and of just the planned size. Embeddings
-/// are the last part.
+/// Executes whole steps on all ranks of a context group, mostly one. What passes between ranks it
+/// copies and adds up itself.
 class TrainingLoop {
-  using Direction = model::Direction;
-
 public:
-  TrainingLoop(const model::Layout& layout,
-      int micro_batches,
-      std::uint64_t seed,
-      kernels::Attention attention = kernels::Attention::automatic,
-      model::ExecutionSpace exec = {})
-      : layout_(layout),
-        exec_(exec),
-        workspace_(model::plan_workspace(layout).bytes),
-        x_(model::hidden_bytes(layout.shape)),
-        tokens_(layout.shape, "synthetic", seed),
-        model_(exec,
-            layout,
-            1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
-            workspace_.get(),
-            attention) {
-    for (int m = 0; m < micro_batches; ++m) {
-      batches_.emplace_back(layout.shape);
-      saved_.push_back(of_shards(model::plan_saved(layout.shape)));
-      deferred_.push_back(of_shards(model::plan_deferred(layout.shape)));
-    }
-    for (const model::Flat* part : layout_.parts()) {
-      std::vector<float> weights(part->elements);
-      model::initialise(weights, *part, layout.shape, seed);
-      weights_.emplace_back(weights, dtype());
-      totals_.emplace_back(part->elements * sizeof(float));
-      contributions_.emplace_back(part->elements * model::bytes_of(dtype()));
-      const std::int64_t slice =
-          part == &layout_.embeddings ? layout.embeddings.part : part->elements;
-      for (auto begin = weights.begin(); begin != weights.end(); begin += slice)
-        states_.push_back(optimiser({begin, begin + slice}));
-    }
+  TrainingLoop(const Layout& layout, int micro_batches, const auto&... more)
+      : micro_batches_(micro_batches) {
+    for (int i = 0; i < layout.shape.context.count; ++i)
+      ranks_.emplace_back(layout, i, micro_batches, more...);
   }
 
-  /// Gradient of step `step` (from 0); returns the loss. By contributions: in the compute type
-  /// first, then added.
-  double gradient(int step, bool by_contributions = false) {
+  bool by_contributions = false;
+
+  /// Gradient of step `step` (from 0); returns the loss.
+  double gradient(int step) {
     prepare(step);
-    execute(by_contributions);
+    execute();
     return loss();
   }
 
   /// The same with the pass towards the weights put off, scratch and weights gone in between. Once
   /// only.
-  double gradient_apart(int step, bool by_contributions) {
+  double gradient_apart(int step) {
     prepare(step);
-    execute_towards_inputs();
-    workspace_.fill(std::byte{0xFF});
-    for (const DeviceBuffer& weights : weights_)
-      weights.fill(std::byte{0xFF});
-    execute_towards_weights(by_contributions);
+    execute(Direction::backward_input);
+    for (const Rank& r : ranks_) {
+      r.workspace.poison();
+      for (const DeviceBuffer& weights : r.weights)
+        weights.poison();
+    }
+    execute_towards_weights();
     return loss();
   }
 
-  /// What a step needs beforehand: its tokens. Gradients are poisoned: the first micro-batch writes
-  /// them.
+  /// What a step needs beforehand: its tokens. Gradients are poisoned: the first turn writes them.
   void prepare(int step) {
-    exec_.fence();  // the step before must have read its tokens
-    for (std::size_t m = 0; m < batches_.size(); ++m)
-      batches_[m].fill(tokens_, step, static_cast<std::int64_t>(m) * layout_.shape.micro_batch);
-    for (const DeviceBuffer& total : totals_)
-      total.fill(std::byte{0xFF});
-    Kokkos::deep_copy(loss_, 0.0);
+    for (Rank& r : ranks_) {
+      r.exec.fence();  // the step before must have read its tokens
+      for (std::size_t n = 0; n < r.turns.size(); ++n)
+        r.turns[n].batch.fill(r.tokens, step, n / r.shape.slices * r.shape.micro_batch);
+      for (const DeviceBuffer& total : r.totals)
+        total.poison();
+      Kokkos::deep_copy(r.loss, 0.0);
+    }
   }
 
-  /// Forward and backward of all micro-batches; asynchronous.
-  void execute(bool by_contributions = false) {
-    for (std::size_t m = 0; m < batches_.size(); ++m)
-      micro_batch(m, [&](int s) {
-        add_to_accumulator(s, m > 0, by_contributions, [&](const model::Gradient& gradient) {
-          model_.run({.direction = Direction::backward, .shard = s},
-              {.weights = weights_[s].get(),
-                  .saved = saved_[m][s].get(),
-                  .hidden = x_.get(),
-                  .gradient = gradient});
+  /// Forward and backward of all micro-batches, slices in order and back; of one rank asynchronous.
+  void execute(Direction back = Direction::backward) {
+    for (int m = 0; m < micro_batches_; ++m) {
+      for (int n = m * slices(); n < (m + 1) * slices(); ++n) {
+        each([&](Rank& r) { r.model.embed(r.ends(n, false), r.turns[n].batch); });
+        for (int s = 0; s < shards(); ++s)
+          forward({.shard = s, .slice = n % slices()}, n);
+        each([&](Rank& r) { r.model.loss(r.ends(n, n > 0), r.loss.data(), r.turns[n].batch); });
+      }
+      back_through(m, [&](int n) {
+        for (int s = shards() - 1; s >= 0; --s)
+          backward({back, s, n % slices()}, n);
+        each([&](Rank& r) {
+          r.model.embed_backward(r.ends(n, n != slices() - 1), r.turns[n].batch);
         });
+      });
+    }
+  }
+
+  void execute_towards_weights() {
+    for (int m = 0; m < micro_batches_; ++m)
+      back_through(m, [&](int n) {
+        for (int s = 0; s < shards(); ++s)
+          run({Direction::backward_weight, s, n % slices()}, Segment::all, n);
       });
   }
 
-  /// The same in two halves.
-  void execute_towards_inputs() {
-    for (std::size_t m = 0; m < batches_.size(); ++m)
-      micro_batch(m, [&](int s) {
-        model_.run({.direction = Direction::backward_input, .shard = s},
-            {.weights = weights_[s].get(),
-                .saved = saved_[m][s].get(),
-                .hidden = x_.get(),
-                .deferred = deferred_[m][s].get()});
-      });
-  }
-
-  void execute_towards_weights(bool by_contributions = false) {
-    for (std::size_t m = 0; m < batches_.size(); ++m)
-      for (int s = 0; s < shards(); ++s)
-        add_to_accumulator(s, m > 0, by_contributions, [&](const model::Gradient& gradient) {
-          model_.run({.direction = Direction::backward_weight, .shard = s},
-              {.saved = saved_[m][s].get(),
-                  .deferred = deferred_[m][s].get(),
-                  .gradient = gradient});
-        });
-  }
-
-  /// Asynchronous.
+  /// Asynchronous; of the first rank.
   void update(const model::AdamW& adamw, int step) {
-    for (int i = 0; i < static_cast<int>(states_.size()); ++i)
+    Rank& r = ranks_[0];
+    for (int i = 0; i < static_cast<int>(r.states.size()); ++i) {
+      const std::size_t part = std::min(i, shards());
+      const model::UpdateBuffers buffers{
+          r.weights[part].get(), r.totals[part].get(), r.states[i].get()};
       if (i < shards())
-        model_.update(i, {}, {weights_[i].get(), totals_[i].get(), states_[i].get()}, adamw, step);
+        r.model.update(i, {}, buffers, adamw, step);
       else
-        model_.update_embeddings(i - shards(),
-            {weights_.back().get(), totals_.back().get(), states_[i].get()},
-            adamw,
-            step);
+        r.model.update_embeddings(i - shards(), buffers, adamw, step);
+    }
   }
 
-  [[nodiscard]] const model::Model& model() const { return model_; }
+  [[nodiscard]] const model::Model& model() const { return ranks_[0].model; }
 
-  [[nodiscard]] model::ReferenceTensors totals() const {
-    return values(totals_, model::Dtype::fp32);
+  /// Of all ranks together.
+  [[nodiscard]] ReferenceTensors totals() const {
+    ReferenceTensors sum = reference_zeros(layout());
+    for (const Rank& r : ranks_)
+      for (std::size_t p = 0; p < sum.size(); ++p)
+        sum[p] = sum_of(sum[p], r.totals[p].values(Dtype::fp32));
+    return sum;
   }
 
   /// As the kernels read them.
-  [[nodiscard]] model::ReferenceTensors weights() const { return values(weights_, dtype()); }
+  [[nodiscard]] ReferenceTensors weights() const {
+    return list_of(ranks_[0].weights,
+        [&](const DeviceBuffer& part) { return part.values(layout().shape.dtype); });
+  }
 
   /// As the optimiser keeps them.
-  [[nodiscard]] model::ReferenceTensors master() const {
-    if (dtype() == model::Dtype::fp32)
+  [[nodiscard]] ReferenceTensors master() const {
+    if (layout().shape.dtype == Dtype::fp32)
       return weights();
-    model::ReferenceTensors result(weights_.size());
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      const std::vector<double> all = states_[i].values(model::Dtype::fp32);
-      std::vector<double>& part = result[std::min(i, weights_.size() - 1)];
+    ReferenceTensors result(shards() + 1);
+    for (int i = 0; const DeviceBuffer& state : ranks_[0].states) {
+      const Doubles all = state.values(Dtype::fp32);
+      Doubles& part = result[std::min(i++, shards())];
       part.insert(part.end(), all.end() - std::ssize(all) / 3, all.end());
     }
     return result;
   }
 
 private:
-  using Buffers = std::vector<DeviceBuffer>;
+  [[nodiscard]] const Layout& layout() const { return ranks_[0].layout; }
 
-  [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
+  [[nodiscard]] int shards() const { return static_cast<int>(layout().shards.size()); }
 
-  [[nodiscard]] model::Dtype dtype() const { return layout_.shape.dtype; }
-
-  [[nodiscard]] Buffers of_shards(const model::BlockPlan& plan) const {
-    Buffers buffers;
-    for (const model::Shard& shard : layout_.shards)
-      buffers.emplace_back(shard.layers * plan.bytes);
-    return buffers;
-  }
-
-  static model::ReferenceTensors values(const Buffers& buffers, model::Dtype dtype) {
-    model::ReferenceTensors result;
-    for (const DeviceBuffer& buffer : buffers)
-      result.push_back(buffer.values(dtype));
-    return result;
-  }
+  [[nodiscard]] int slices() const { return layout().shape.slices; }
 
   [[nodiscard]] double loss() const {
-    double loss = 0;
-    Kokkos::deep_copy(loss, loss_);
-    return loss;
+    double sum = 0;
+    for (const Rank& r : ranks_) {
+      double part = 0;
+      Kokkos::deep_copy(part, r.loss);
+      sum += part;
+    }
+    return sum;
   }
 
-  /// Moments, and the master weights unless the weights are their own master.
-  [[nodiscard]] DeviceBuffer optimiser(const std::vector<float>& weights) const {
-    std::vector<float> values(2 * weights.size(), 0.0F);
-    if (dtype() != model::Dtype::fp32)
-      values.insert(values.end(), weights.begin(), weights.end());
-    return {values, model::Dtype::fp32};
+  void each(const auto& execute) {
+    for (Rank& r : ranks_)
+      execute(r);
   }
 
-  /// All but the gradients of shards, which backward(shard) is for.
-  void micro_batch(std::size_t m, const auto& backward) {
-    const model::MicroBatch& batch = batches_[m];
-    const model::EndBuffers embeddings{.weights = weights_.back().get(),
-        .hidden = x_.get(),
-        .gradient = totals_.back().get(),
-        .accumulate = m > 0};
-    model_.embed(embeddings, batch);
-    for (int s = 0; s < shards(); ++s)
-      model_.run({.shard = s},
-          {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});
-    model_.loss(embeddings, loss_.data(), batch);
-    for (int s = shards() - 1; s >= 0; --s)
-      backward(s);
-    model_.embed_backward(embeddings, batch);
+  void back_through(int m, const auto& turn) const {
+    for (int n = (m + 1) * slices() - 1; n >= m * slices(); --n)
+      turn(n);
   }
 
-  /// Calls write(the gradient).
-  void add_to_accumulator(int s, bool accumulate, bool by_contributions, const auto& write) {
-    if (!by_contributions)
-      return write({.buffer = totals_[s].get(), .accumulate = accumulate});
-    const model::Buffer contribution = contributions_[s].get();
-    write({contribution, dtype()});
-    const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
-    model::with_element(dtype(), [&]<class E>(E) {
-      kernels::add<E>(exec_,
-          kernels::Vector<float>(totals_[s].get().as<float>(), count),
-          kernels::Vector<E>(contribution.as<E>(), count),
-          accumulate);
-    });
+  void run(ShardPass pass, Segment segment, int turn) {
+    pass.segment = segment;
+    each([&](Rank& r) { r.run(pass, turn, by_contributions); });
   }
 
-  const model::Layout layout_;
-  model::ExecutionSpace exec_;
-  DeviceBuffer workspace_, x_;
-  model::TokenSource tokens_;
-  model::Model model_;
-  Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
-  std::vector<model::MicroBatch> batches_;
-  std::vector<Buffers> saved_, deferred_;     ///< of each micro-batch and shard
-  Buffers weights_, totals_, contributions_;  ///< of each part
-  Buffers states_;                            ///< of each shard and each slice of the embeddings
+  void forward(ShardPass pass, int turn) {
+    if (ranks_.size() == 1)
+      return run(pass, Segment::all, turn);
+    for (; pass.block < layout().shards[pass.shard].layers; ++pass.block) {
+      pass.heads = {};
+      run(pass, Segment::keys, turn);
+      gather(turn);
+      pass.heads.count = layout().shape.key_parts;
+      for (; pass.heads.index < pass.heads.count; ++pass.heads.index) {
+        if (slices() > 1)
+          run(pass, Segment::extend, turn);
+        run(pass, Segment::attend, turn);
+      }
+    }
+  }
+
+  /// The keys of a block are there before the block after it has finished.
+  void backward(ShardPass pass, int turn) {
+    if (ranks_.size() == 1)
+      return run(pass, Segment::all, turn);
+    pass.block = layout().shards[pass.shard].layers - 1;
+    run(pass, Segment::keys, turn);
+    for (; pass.block >= 0; --pass.block) {
+      if (slices() == 1)
+        gather(turn);
+      run(pass, Segment::attend, turn);
+      if (slices() > 1)
+        run(pass, Segment::share, turn);
+      if (pass.towards_weights())
+        run(pass, Segment::weights, turn);
+      if (ShardPass before = pass; before.block-- > 0)
+        run(before, Segment::keys, turn);
+      scatter_sums(turn);
+      run(pass, Segment::finish, turn);
+    }
+  }
+
+  /// The rank that has an element of gathered keys or gradients. In each part of the heads, chunks
+  /// of all heads of a sequence come first, then the tails back.
+  [[nodiscard]] int owner_of(std::int64_t element, int turn) const {
+    const int chunks = 2 * static_cast<int>(ranks_.size());
+    const std::int64_t in_chunk =
+        Rank::gathered_elements(layout().shape_of(turn)) / chunks / layout().shape.key_parts;
+    const int chunk = static_cast<int>(element / in_chunk % chunks);
+    return std::min(chunk, chunks - 1 - chunk);
+  }
+
+  [[nodiscard]] std::vector<Doubles> gathered(int which, Dtype dtype) const {
+    return list_of(ranks_, [&](const Rank& r) { return r.gathered[which].values(dtype); });
+  }
+
+  /// Every rank gets every chunk of keys and values from its owner.
+  void gather(int turn) {
+    const Dtype dtype = layout().shape.dtype;
+    const std::vector<Doubles> all = gathered(0, dtype);
+    Doubles whole = all[0];
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      whole[i] = all[owner_of(i, turn)][i];
+    each([&](Rank& r) { r.gathered[0].assign(whole, dtype); });
+  }
+
+  /// The owner of each chunk gets the sum of its gradients; the others lose it.
+  void scatter_sums(int turn) {
+    const Dtype dtype = layout().shape.key_gradient_dtype();
+    const std::vector<Doubles> all = gathered(1, dtype);
+    const Doubles sums = std::accumulate(all.begin() + 1, all.end(), all[0], sum_of);
+    for (int rank = 0; rank < std::ssize(all); ++rank) {
+      Doubles own = sums;
+      for (std::size_t i = 0; i < own.size(); ++i)
+        if (owner_of(i, turn) != rank)
+          own[i] = nan;
+      ranks_[rank].gathered[1].assign(own, dtype);
+    }
+  }
+
+  int micro_batches_;
+  std::deque<Rank> ranks_;
 };
 }  // namespace minitaw::test
