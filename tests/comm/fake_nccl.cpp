@@ -10,16 +10,7 @@ namespace minitaw::comm::test {
 using nccl::Type;
 using Clock = std::chrono::steady_clock;
 
-/// What members tell each other of a call, in front of their data.
-struct Header {
-  schedule::Kind kind;
-  Type type;
-  int root;
-  std::size_t count;
-  friend bool operator==(const Header&, const Header&) = default;
-};
-
-/// A call that has begun: all whom it concerns exchange their data.
+/// A call that has begun: all whom it concerns exchange it and their data.
 class Exchange {
 public:
   /// `number`: of the call in its group.
@@ -31,10 +22,9 @@ public:
                                                           : 1)) {
     const bool message = is_point_to_point(call.kind);
     const int tag = message ? 0 : number, members = mpi::size_of(comm);
-    header_ = {message ? send : call.kind, call.type, message ? 0 : call.peer, call.count};
-    sent_.resize(sizeof header_ + share_ * (call.kind == reduce_scatter ? members : 1));
-    std::memcpy(sent_.data(), &header_, sizeof header_);
-    std::memcpy(sent_.data() + sizeof header_, call.from, sent_.size() - sizeof header_);
+    sent_.resize(sizeof call + share_ * (call.kind == reduce_scatter ? members : 1));
+    std::memcpy(sent_.data(), &call, sizeof call);
+    std::memcpy(sent_.data() + sizeof call, call.from, sent_.size() - sizeof call);
     const int bytes = static_cast<int>(sent_.size());
     for (int member = 0; member < members; ++member) {
       if (message && member != call.peer)
@@ -67,9 +57,12 @@ private:
 
   void finish() {
     for (std::vector<std::byte>& data : received_) {
-      Header theirs;
+      nccl::Call theirs = call_;
       std::memcpy(&theirs, data.data(), sizeof theirs);
-      if (theirs != header_)
+      const bool same = is_point_to_point(call_.kind)
+                            ? is_point_to_point(theirs.kind)
+                            : theirs.kind == call_.kind && theirs.peer == call_.peer;
+      if (!same || theirs.type != call_.type || theirs.count != call_.count)
         throw Error("members differ in their calls");
       data.erase(data.begin(), data.begin() + sizeof theirs);
     }
@@ -101,7 +94,6 @@ private:
   nccl::Call call_;
   int rank_;
   std::size_t share_;  ///< bytes
-  Header header_{};
   std::vector<std::byte> sent_;
   std::vector<std::vector<std::byte>> received_;  ///< by member, or the one message
   std::vector<MPI_Request> requests_;
@@ -195,7 +187,7 @@ private:
   FakeNccl& nccl_;
   MPI_Comm comm_;
   bool hidden_ = false, closing_ = false;
-  int polls_ = 0;                      ///< for which it is not ready yet
+  int polls_ = 3;                      ///< for which it is not ready yet
   FakeCommunicator* child_ = nullptr;  ///< that will be seen when this one is ready
   std::function<bool(const FakeNccl::Kernel&)> own_ = [this](const FakeNccl::Kernel& kernel) {
     return kernel.calls[0].communicator == this;
@@ -248,7 +240,6 @@ void FakeNccl::group_end() {
     throw Error("a group ends that never began");
   if (--depth_ > 0 || group_.empty())
     return;
-  ++groups;
   group_[0].communicator->begin();
   kernels_.push_back({std::exchange(group_, {})});
 }

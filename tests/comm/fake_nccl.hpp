@@ -37,7 +37,7 @@ public:
     nccl::Queue queue;
   };
 
-  int communicators = 0, closed = 0, aborted = 0, groups = 0;
+  int communicators = 0, closed = 0, aborted = 0;
   std::vector<Launch> launches;  ///< in order
 
 private:

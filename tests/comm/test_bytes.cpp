@@ -45,7 +45,7 @@ TEST_P(Bytes, OfOneCallByHand) {
 
 TEST_P(Bytes, OfMessagesAreOfTheKindOfTheirPayload) {
   World world(GetParam());
-  if (!world.has_messages())
+  if (world.ranks == 1)
     GTEST_SKIP() << "needs two ranks";
   std::vector<std::uint64_t> expected = world.transport.sent();
   std::size_t bytes = 3;

@@ -81,7 +81,7 @@ std::vector<std::byte> noise(unsigned seed, std::size_t bytes) {
 
 TEST_P(Contract, OfMessagesBothWays) {
   World world(GetParam());
-  if (!world.has_messages())
+  if (world.ranks == 1)
     GTEST_SKIP() << "needs two ranks";
   for (const std::size_t bytes : {0, 1, 3, 4097, 2'500'003}) {
     const auto to_right = [&](int from) { return noise(from, bytes); };
@@ -142,7 +142,7 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
     EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError)
         << name_of(call);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
-  EXPECT_THROW((void)Made(GetParam(), program(world.ranks + 1)), LogicError)
+  EXPECT_THROW(World(GetParam(), program(world.ranks + 1)), LogicError)
       << "a program of another size";
 }
 
@@ -163,17 +163,14 @@ TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
 
 constexpr std::chrono::hours hour{1};
 
-TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
-  Backoff backoff({.eager = hour, .shortest_sleep = hour});
-  for (int k = 0; k < 1000; ++k)
-    backoff.once();
-}
-
-TEST(Backoff, SleepsForAPartOfTheTimeWaited) {
-  // Sleeps that doubled would last for days.
-  Backoff backoff({.shortest_sleep = std::chrono::microseconds(1), .longest_sleep = hour});
-  for (int k = 0; k < 40; ++k)
-    backoff.once();
+/// Sleeps that doubled would last for days.
+TEST(Backoff, YieldsForAWhileThenSleepsForAPartOfTheTimeWaited) {
+  Backoff eager({.eager = hour, .shortest_sleep = hour}),
+      sleeps({.shortest_sleep = std::chrono::microseconds(1), .longest_sleep = hour});
+  for (int k = 0; k < 40; ++k) {
+    eager.once();
+    sleeps.once();
+  }
 }
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {

@@ -59,12 +59,10 @@ protected:
   std::shared_ptr<Transport> transport_ = GetParam().make(program(ranks_of_job()));
 };
 
-constexpr std::int64_t sizes[] = {1, 1000, 700'001};
-
 TEST_P(OnDevices, ExecuteEveryCollective) {
   World world(transport_);
   for (const Call kind : collectives)
-    for (const auto elements : sizes)
+    for (const int elements : {1, 1000, 700'001})
       EXPECT_EQ(wrong_after<OnDevice>(
                     world, Lane::inputs_recv, {kind, 0, world.ranks / 2, Dtype::fp32, elements}),
           0)
@@ -73,7 +71,7 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
 
 TEST_P(OnDevices, ExchangeBothWays) {
   World world(transport_);
-  if (!world.has_messages())
+  if (world.ranks == 1)
     GTEST_SKIP() << "needs two ranks";
   for (const int elements : {3, 9'000'001}) {
     const auto from = [&](int rank) { return contribution_of(rank, Dtype::fp32, elements); };
@@ -159,27 +157,27 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
   wait_ready();
   std::vector<Call> kinds{Call::send};
   kinds.insert(kinds.end(), collectives.begin(), collectives.end());
-  for (const Call kind : kinds)
-    for (const auto elements : sizes) {
-      const Values values = contribution_of(3, Dtype::fp32, elements);
-      OnDevice from(values), to(Values(Dtype::fp32, elements));
-      const bool message = kind == Call::send;
-      nccl::Call call{kind,
-          from.data(),
-          to.data(),
-          message ? values.bytes() : static_cast<std::size_t>(elements),
-          message ? nccl::Type::bytes : nccl::Type::fp32,
-          0};
-      api.group_start();
+  constexpr std::int64_t elements = 700'001;
+  const Values values = contribution_of(3, Dtype::fp32, elements);
+  for (const Call kind : kinds) {
+    OnDevice from(values), to(Values(Dtype::fp32, elements));
+    const bool message = kind == Call::send;
+    nccl::Call call{kind,
+        from.data(),
+        to.data(),
+        message ? values.bytes() : elements,
+        message ? nccl::Type::bytes : nccl::Type::fp32,
+        0};
+    api.group_start();
+    alone->issue(call, nullptr);
+    call.kind = Call::recv;
+    if (message)
       alone->issue(call, nullptr);
-      call.kind = Call::recv;
-      if (message)
-        alone->issue(call, nullptr);
-      api.group_end();
-      wait_ready();
-      Kokkos::fence();
-      EXPECT_EQ(to.get(), values) << name_of(kind) << " of " << elements;
-    }
+    api.group_end();
+    wait_ready();
+    Kokkos::fence();
+    EXPECT_EQ(to.get(), values) << name_of(kind);
+  }
   alone->close();
   wait_ready();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
 #include <thread>
 #include "comm/mpi/mpi.hpp"
@@ -52,39 +52,6 @@ enum class Kind {
 /// Slots are few and small: messages of a test go round them several times, and neither number nor
 /// size divides them.
 inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
-
-/// A transport with the memory that it needs.
-struct Made {
-  Made(Kind kind, const schedule::Program& program) {
-    constexpr std::size_t of_lane = staged_slots * staged_piece;
-    if (kind == Kind::host) {
-      memory.resize(2 * communication_lanes * schedule::piece_bytes);
-      transport = mpi::make_transport(MPI_COMM_WORLD, program, memory);
-    } else if (kind == Kind::staged) {
-      memory.resize(schedule::lanes * of_lane, std::byte{0x5a});
-      mpi::LaneMemories lanes;
-      for (std::size_t l = 1; l < schedule::lanes; ++l)
-        lanes[l] = {.piece_bytes = staged_piece,
-            .slots = std::span(memory).subspan(l * of_lane, of_lane),
-            .copier = &copiers[l]};
-      transport = mpi::make_transport(MPI_COMM_WORLD, program, lanes, "mpi staged");
-    } else {
-      memory.resize(nccl::scratch_bytes(program));
-      nccl::Options options{.scratch = memory};
-      for (std::size_t l = 1; l < schedule::lanes; ++l)
-        options.queues[l] = &queues[l];
-      transport = nccl::make_transport(MPI_COMM_WORLD, program, fake, options);
-    }
-  }
-
-  [[nodiscard]] nccl::Queue queue(Lane lane) { return &queues[index_of(lane)]; }
-
-  std::vector<std::byte> memory;
-  std::array<LazyCopier, schedule::lanes> copiers;
-  FakeNccl fake;
-  std::array<int, schedule::lanes> queues{};  ///< something to tell them by
-  std::shared_ptr<Transport> transport;
-};
 
 inline constexpr const char* kind_names[] = {"host", "staged", "nccl"};
 
@@ -163,27 +130,51 @@ inline void by_one_thread(Queues queues, std::uint32_t seed) {
   }
 }
 
-/// A transport of the whole job, or another one that executes the same program.
+/// A transport of the whole job with the memory that it needs, or another one for the same program.
 struct World {
   explicit World(Kind which) : World(which, program(ranks_of_job(), which)) {}
 
   World(Kind which, schedule::Program planned)
       : kind(which),
         plan(std::move(planned)),
-        made(std::make_unique<Made>(which, plan)),
-        built(made->transport) {
-    made->fake.complete_later = true;
+        owned(make()) {
+    fake.complete_later = true;
   }
 
   explicit World(std::shared_ptr<Transport> other)
       : plan(program(ranks_of_job())),
-        built(std::move(other)) {}
+        owned(std::move(other)) {}
+
+  std::shared_ptr<Transport> make() {
+    constexpr std::size_t of_lane = staged_slots * staged_piece;
+    if (kind == Kind::host) {
+      memory.resize(2 * communication_lanes * schedule::piece_bytes);
+      return mpi::make_transport(MPI_COMM_WORLD, plan, memory);
+    }
+    if (kind == Kind::staged) {
+      memory.resize(schedule::lanes * of_lane, std::byte{0x5a});
+      mpi::LaneMemories lanes;
+      for (std::size_t l = 1; l < schedule::lanes; ++l)
+        lanes[l] = {.piece_bytes = staged_piece,
+            .slots = std::span(memory).subspan(l * of_lane, of_lane),
+            .copier = &copiers[l]};
+      return mpi::make_transport(MPI_COMM_WORLD, plan, lanes, "mpi staged");
+    }
+    memory.resize(nccl::scratch_bytes(plan));
+    nccl::Options options{.scratch = memory};
+    for (std::size_t l = 1; l < schedule::lanes; ++l)
+      options.queues[l] = &queues[l];
+    return nccl::make_transport(MPI_COMM_WORLD, plan, fake, options);
+  }
 
   Kind kind = Kind::nccl;
   schedule::Program plan;
-  std::unique_ptr<Made> made;
-  std::shared_ptr<Transport> built;
-  Transport& transport = *built;
+  std::vector<std::byte> memory;
+  std::array<LazyCopier, schedule::lanes> copiers;
+  FakeNccl fake;
+  std::array<int, schedule::lanes> queues{};  ///< something to tell them by
+  std::shared_ptr<Transport> owned;
+  Transport& transport = *owned;
   int ranks = ranks_of_job(), rank = transport.rank(), next = (rank + 1) % ranks,
       previous = (rank + ranks - 1) % ranks;
 
@@ -196,14 +187,11 @@ struct World {
     return plan.communicators[communicator].index_of(rank);
   }
 
-  /// NCCL's messages need another rank.
-  [[nodiscard]] bool has_messages() const { return ranks > 1 || !transport.on_stream(); }
-
   /// Starts an operation and waits for it.
   void execute(Lane lane, const auto&... call) {
     const Transport::Started started = transport.start(lane, call...);
     comm::finish({&started});
-    finish_streams();
+    fake.finish();
   }
 
   /// Executes messages: what is sent in order on one lane, what is received on another one at the
@@ -215,12 +203,7 @@ struct World {
       queues[index_of(lane)].push_back([=, this] { return transport.start(lane, message); });
     }
     by_one_thread(std::move(queues), 0);
-    finish_streams();
-  }
-
-  void finish_streams() const {
-    if (made != nullptr)
-      made->fake.finish();
+    fake.finish();
   }
 };
 

@@ -16,18 +16,15 @@ TEST(Watchdog, SaysOnceWhatDidNotEnd) {
   watchdog.phase("the first thing", Seconds(1000));
   watchdog.phase("the second thing");
   EXPECT_EQ(told.get_future().get(), "the second thing has not ended for 0.01 s");
-  watchdog.phase("the third thing", Seconds(1000));
-  watchdog.pause();
 }
 
-TEST(Watchdog, IsSilentBeforeTheTimeIsOver) {
+TEST(Watchdog, IsSilentBeforeTheTimeIsOverAndInAPause) {
   Watchdog watchdog(Seconds(0.01), [](const std::string& report) { ADD_FAILURE() << report; });
   watchdog.phase("something long", Seconds::max());
   std::this_thread::sleep_for(Seconds(0.02));
   watchdog.phase("something short");
   watchdog.pause();
   std::this_thread::sleep_for(Seconds(0.02));
-  watchdog.phase("something else", Seconds(1000));
 }
 
 TEST(Watchdog, EachPhaseHasItsOwnTime) {
