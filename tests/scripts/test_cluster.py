@@ -131,18 +131,19 @@ def test_nodes_share_the_cores():
     assert cluster.cores_of(2, [0, 1, 2]) == [[0, 1, 2]] * 2
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("--nodes 0 --ranks-per-node 2 --rate 1mbit -- x", "from 1 to 200"),
-        ("--nodes 2 --ranks-per-node 2 -- x", "--rate"),
-        ("--rate 1mbits -- x", "'1mbits' is no rate"),
-        ("--latency 2 -- x", "is no time"),
-        ("--cut 2@1 -- x", "no such nodes: 2"),
-        ("--cut x -- x", "not of the form 1@20"),
-        ("true", "true"),
-    ],
-)
-def test_bad_calls_are_refused(words, told):
-    whole = words if "--nodes" in words else f"{' '.join(TWO)} {words}"
-    says(refusal_of(cluster.parse, whole.split()), told)
+REFUSED = """
+--nodes 0 --ranks-per-node 2 --rate 1mbit -- x | from 1 to 200
+--nodes 2 --ranks-per-node 2 -- x              | --rate
+--rate 1mbits -- x                             | '1mbits' is no rate
+--latency 2 -- x                               | is no time
+--cut 2@1 -- x                                 | no such nodes: 2
+--cut x -- x                                   | not of the form 1@20
+true                                           | true
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_bad_calls_are_refused(line):
+    words, _, told = line.partition("|")
+    whole = [] if "--nodes" in words else TWO
+    says(refusal_of(cluster.parse, [*whole, *words.split()]), told.strip())

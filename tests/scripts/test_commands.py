@@ -175,11 +175,12 @@ def lines_of(path):
 
 
 def test_commands_name_what_exists():
-    pages = [*REPOSITORY.glob("*.md")]
-    for folder in ("docs", "results", "tests"):
-        pages += (p for p in (REPOSITORY / folder).rglob("*.md") if "decisions" not in p.parts)
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
+    for folder in ("results", "tests"):
+        pages += (REPOSITORY / folder).rglob("*.md")
     for folder in ("inputs", "examples", "scripts", "benchmarks"):
-        pages += (p for p in (REPOSITORY / folder).rglob("*") if p.is_file() and p.suffix != ".pyc")
+        pages += (REPOSITORY / folder).rglob("*")
+    pages = [path for path in pages if path.is_file() and path.suffix != ".pyc"]
     named = {line: path for path in pages for line in lines_of(path) if PROGRAM.search(line)}
     assert len(named) > 200
     assert [

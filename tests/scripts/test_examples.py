@@ -32,13 +32,11 @@ def test_everything_parses():
     for file in EXAMPLES.rglob("*.py"):
         ast.parse(file.read_text())
     yaml = pytest.importorskip("yaml")
-    for name in ("github-actions", "github-nightly", "gitlab-ci", "gitlab-nightly"):
-        for job in yaml.safe_load(text_of(f"ci/{name}.yml")).get("jobs", {}).values():
+    for file in EXAMPLES.rglob("*.y*ml"):
+        for job in yaml.safe_load(file.read_text()).get("jobs", {}).values():
             for step in job["steps"]:
                 script = re.sub(r"\$\{\{.*?\}\}", "x", step.get("run", ""))
                 call("bash", "-n", input=script, check=True)
-    for name in ("jube/minitaw.yaml", "ramble/ramble.yaml"):
-        yaml.safe_load(text_of(name))
 
 
 @pytest.mark.parametrize(

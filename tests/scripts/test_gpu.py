@@ -15,27 +15,27 @@ import pytest
 import steps
 from programs import BUILD, REPOSITORY, call, minitaw, output_of, says
 
-PASSED = "[  PASSED  ] 2 tests.\n"
+# Exit code, command, what it says, and the verdict on it.
+JUDGED = """
+0   | test_x                     | [  PASSED  ] 2 tests.         | ok      | 2 passed
+1   | test_x                     | [  FAILED  ] A.b              | FAILED  | exit code 1; [  FAILED  ] A.b
+0   | test_x                     | [  FAILED  ] A.b              | FAILED  | A.b
+-11 | test_x                     | [  PASSED  ] 2 tests.         | FAILED  | Segmentation fault
+0   | test_x                     | [  PASSED  ] 0 tests.         | FAILED  | no test was run
+    | test_x                     | [ RUN      ] A.b              | TIMEOUT | A.b
+0   | test_x                     | this machine has no NVML      | skipped | no NVML
+2   | minitaw run d              | minitaw: this build has no NCCL; or | skipped | no NCCL
+0   | minitaw run d              | RESULT: INVALID: 1 of 1       | FAILED  | 1 of 1
+0   | minitaw_kernels --verify   | 3 of 4 kernels are right      | FAILED  | no kernel
+0   | compute-sanitizer memcheck | ERROR SUMMARY: 2 errors       | FAILED  |
+"""
 
 
-@pytest.mark.parametrize(
-    ("code", "command", "said", "state", "detail"),
-    [
-        (0, "test_x", PASSED, "ok", "2 passed"),
-        (1, "test_x", "[  FAILED  ] A.b\n", "FAILED", "exit code 1; [  FAILED  ] A.b"),
-        (0, "test_x", PASSED + "[  FAILED  ] A.b\n", "FAILED", "A.b"),
-        (-11, "test_x", PASSED, "FAILED", "Segmentation fault"),
-        (0, "test_x", "[  PASSED  ] 0 tests.\n", "FAILED", "no test was run"),
-        (None, "test_x", "[ RUN      ] A.b\n", "TIMEOUT", "A.b"),
-        (0, "test_x", "this machine has no NVML\n[  PASSED  ] 0 tests.\n", "skipped", "no NVML"),
-        (2, "minitaw run d", "minitaw: this build has no NCCL; or\n", "skipped", "no NCCL"),
-        (0, "minitaw run d", "RESULT: INVALID: 1 of 1\n", "FAILED", "1 of 1"),
-        (0, "minitaw_kernels --verify", "3 of 4 kernels are right\n", "FAILED", "no kernel"),
-        (0, "compute-sanitizer memcheck", "ERROR SUMMARY: 2 errors\n", "FAILED", ""),
-    ],
-)
-def test_a_step_is_judged(code, command, said, state, detail):
-    found = steps.Run().judge(code, steps.Step("a row", 1, command.split()), said)
+@pytest.mark.parametrize("line", JUDGED.strip("\n").splitlines())
+def test_a_step_is_judged(line):
+    code, command, said, state, detail = (cell.strip() for cell in line.split("|"))
+    step = steps.Step("a row", 1, command.split())
+    found = steps.Run().judge(int(code) if code else None, step, said)
     assert found[0] == state and detail in found[1]
 
 
@@ -58,14 +58,13 @@ def test_a_command_has_its_variables_and_is_left_out_without_its_program():
 
 # The script
 
-ALL_WELL = (
-    PASSED
-    + """RESULT: VALID
+ALL_WELL = """
+[  PASSED  ] 2 tests.
+RESULT: VALID
 1 of 1 kernels are right
 ERROR SUMMARY: 0 errors
 RACECHECK SUMMARY: 0 hazards
 """
-)
 TESTS = re.findall(r'"(test_\w+)"', (REPOSITORY / "scripts/gpu").read_text())
 MORE = ("--more", "kernels: layers")
 
@@ -86,7 +85,7 @@ class Run(steps.Run):
         self.performed.append(step)
         length = re.search(r" seq=(\d+)", " ".join(step.command))
         fits = json.dumps(length is not None and int(length[1]) <= 32768)
-        said = f'{{"cases": [{{"device": {{"fits": {fits}}}}}]}}\n{ALL_WELL}'
+        said = f'{{"cases": [{{"device": {{"fits": {fits}}}}}]}}{ALL_WELL}'
         said *= step.name != self.silent
         for word in self.words(step):
             if step.makes and said and word.endswith(f"/{step.makes}"):

@@ -163,16 +163,17 @@ def test_the_base_is_chosen(monkeypatch, capsys):
     says(refusal_of(perf_gate.choose_base, None), "not a git repository")
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("HEAD HEAD~1", "HEAD~1"),
-        ("--deck missing.toml", "missing.toml"),
-        ("--ranks 2", "belongs to --deck"),
-        ("--nightly --deck x", "leave out --deck"),
-        ("--base-run x", "go together"),
-        ("HEAD --base-run x --new-run x", "leave out 'HEAD'"),
-    ],
-)
-def test_bad_calls_are_refused(words, told, monkeypatch):
-    says(refusal_of(gate, monkeypatch, *words.split()), told)
+REFUSED = """
+HEAD HEAD~1                    | HEAD~1
+--deck missing.toml            | missing.toml
+--ranks 2                      | belongs to --deck
+--nightly --deck x             | leave out --deck
+--base-run x                   | go together
+HEAD --base-run x --new-run x  | leave out 'HEAD'
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_bad_calls_are_refused(line, monkeypatch):
+    words, _, told = line.partition("|")
+    says(refusal_of(gate, monkeypatch, *words.split()), told.strip())
