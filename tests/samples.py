@@ -13,10 +13,11 @@ SEEN = record.load(SAMPLE)
 
 
 def table_of(runs):
-    """runs: (run of the sample, {column: value}, ...), a case each if they do not say otherwise."""
+    """A run is what differs from the sample's run of the number `base`: {column or array: value}.
+    Each is a case if it does not say otherwise."""
     rows = [
-        SEEN.iloc[base].to_dict() | {"case": number, "repetition": 0} | changed
-        for number, (base, changed, _) in enumerate(runs)
+        SEEN.iloc[run.get("base", 0)].to_dict() | {"case": number, "repetition": 0} | run
+        for number, run in enumerate(runs)
     ]
     return pandas.DataFrame(rows, columns=[*SEEN])
 
@@ -36,8 +37,7 @@ def resealed(image, schema=sealed.SCHEMA):
 
 
 def made(name, *runs, **session):
-    """Writes a file of these runs, with {array of the run: value} behind each one's columns.
-    `session`: entries of the first session."""
+    """Writes a file of these runs. `session`: entries of the first session."""
     table = table_of(runs)
     with sealed.opened(SAMPLE) as source, h5py.File(name, "w") as file:
         source.copy("sessions", file)
@@ -47,26 +47,23 @@ def made(name, *runs, **session):
         group.attrs.update(source["runs"].attrs)
         for column, data in record.columns_of(source["runs"]).items():
             put(group, column, table[column].tolist(), data)
-        for number, (base, _, arrays) in enumerate(runs):
-            source.copy(f"runs/{base:04}", group, f"{number:04}")
-            for array, value in arrays.items():
-                replace(group[f"{number:04}"], array, value)
+        for number, run in enumerate(runs):
+            source.copy(f"runs/{run.get('base', 0):04}", group, f"{number:04}")
+            for array in {*run} - {*SEEN, "base"}:
+                replace(group[f"{number:04}"], array, run[array])
     path = pathlib.Path(name)
     path.write_bytes(resealed(path.read_bytes()))
     return name
 
 
 class Memory(record.File):
-    """A file that was never written: its content is a dictionary of arrays for each run."""
+    """A file that was never written: its content is its runs."""
 
     def array(self, run, name):
         return self.content[run].get(name, numpy.zeros(0))
 
 
 def in_memory(*runs, **about):
-    """The table of runs as load() has it: ({column: value}, {array: value}), changes of the first
-    run of the sample."""
-    content = [arrays for _, arrays in runs]
-    file = Memory("a.h5", settings=SEEN.file[0].settings, content=content, **about)
-    table = table_of([(0, columns, {}) for columns, _ in runs])
-    return record.judged(table.assign(run=range(len(runs)), file=file, session=0))
+    """The table of a file of these runs, as load() has it."""
+    file = Memory("a.h5", settings=SEEN.file[0].settings, content=[*runs], **about)
+    return record.judged(table_of(runs).assign(run=range(len(runs)), file=file, session=0))

@@ -12,7 +12,7 @@ from programs import JSON_HEAD, output_of, refuses, says, script
 from samples import made
 
 BROKEN = "a<b>&\"c'|d`_ü ☃ [x].h5"  # names of files stand in reports
-TWO = [(0, {}, {}), (1, {}, {})]  # runs of the sample
+TWO = [dict(base=0), dict(base=1)]  # runs of the sample
 REFUSED = """
 a.h5: two files
 a.h5 a.h5 a.h5: two files
@@ -47,7 +47,7 @@ def test_table_json_and_junit_have_the_figures():
         more = {column: 1000 * i + side for i, column in enumerate(BYTES, 1)}
         more |= dict(case=0, repeats=4, verdict="VALID")
         steps = [fastest * numpy.outer([3, 1, 2], [1, 0.9, 0.8]) for fastest in FASTEST[side]]
-        runs = [(0, more | dict(repetition=i), dict(seconds=of)) for i, of in enumerate(steps)]
+        runs = [more | dict(repetition=i, seconds=of) for i, of in enumerate(steps)]
         made(name, *runs, compiler=name)
     files = "base.h5", "new.h5"
     said = json.loads(compared(*files, "--json", "--junit=report.xml", code=1))
@@ -104,7 +104,7 @@ def test_junit_has_a_suite_for_each_case():
     assert names == ["case 0: tawpipe", "case 1: ddp"]
     assert closing.startswith("COMPARISON: AMBIGUOUS: ")
     assert junit(*files, "--strict", code=1, failures=["AMBIGUOUS"] * 2)[1] == closing
-    made(BROKEN, *((base, {"verdict": "INVALID: wrong"}, {}) for base in (0, 1)))
+    made(BROKEN, *(run | {"verdict": "INVALID: wrong"} for run in TWO))
     broken, _ = junit("a.h5", BROKEN, code=1, failures=["BROKEN"] * 2)
     assert all(BROKEN in failure.get("message") for failure in broken.iter("failure"))
 

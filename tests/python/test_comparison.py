@@ -19,17 +19,21 @@ FAILED = dict(status="wrong", verdict="INVALID: wrong: the loss is not finite")
 
 
 def measured(seconds=1, losses=1, repetitions=1, steps=6, **columns):
-    """Runs of a case, columns and arrays of each: the first step takes so many seconds, the others
-    up to a percent more. `losses`: factors."""
-    times = seconds * numpy.outer(numpy.linspace(1, 1.01, steps), [1, 0.8])
-    arrays = dict(seconds=times, losses=(3.0 - 0.125 * numpy.arange(5)) * losses)
-    columns = dict(steps=steps, repeats=repetitions, verdict="VALID") | columns
-    return [(columns | dict(repetition=i), arrays) for i in range(repetitions)]
+    """Runs of a case: the first step takes so many seconds, the others up to a percent more.
+    `losses`: factors."""
+    run = dict(
+        steps=steps,
+        repeats=repetitions,
+        verdict="VALID",
+        seconds=seconds * numpy.outer(numpy.linspace(1, 1.01, steps), [1, 0.8]),
+        losses=(3.0 - 0.125 * numpy.arange(5)) * losses,
+    )
+    return [run | columns | dict(repetition=i) for i in range(repetitions)]
 
 
 def file_of(*cases, **session):
     """The runs of a file, as load() has them."""
-    runs = [(row | {"case": i}, arrays) for i, case in enumerate(cases) for row, arrays in case]
+    runs = (run | dict(case=number) for number, case in enumerate(cases) for run in case)
     return samples.in_memory(*runs, sessions=[HOST | session])
 
 

@@ -20,11 +20,11 @@ def measured(monkeypatch):
     found = {}
 
     def add(name, cases=CASES, links=(), **columns):
-        rows = []
+        runs = []
         for case, (schedule, seq, step) in enumerate(cases):
-            row = dict(case=case, schedule=schedule, seq=seq, median_s=step, tokens_per_s=9 / step)
-            rows.append((row | dict(tokens_per_s_rank=3 / step) | columns, {}))
-        found[name] = samples.in_memory(*rows, sessions=[{"links": links}])
+            run = dict(case=case, schedule=schedule, seq=seq, median_s=step, tokens_per_s=9 / step)
+            runs.append(run | dict(tokens_per_s_rank=3 / step) | columns)
+        found[name] = samples.in_memory(*runs, sessions=[{"links": links}])
 
     def load_all(names):
         return pandas.concat([found[name] for name in names], ignore_index=True)

@@ -5,7 +5,7 @@ import io
 import pathlib
 
 import pandas
-from minitaw import archive, record, sealed, settings
+from minitaw import archive, record, settings
 from programs import REPOSITORY, SAMPLE, minitaw, output_of, refusal_of, says
 from samples import SEEN, made
 
@@ -17,65 +17,39 @@ def test_each_setting_of_a_file_has_one_meaning():
     assert set(settings.TOLD) <= set(meanings)
 
 
-def test_columns_and_units_are_those_of_the_file():
-    with sealed.opened(SAMPLE) as stored:
-        columns = record.columns_of(stored["runs"])
-        units = [(name, column.attrs["units"]) for name, column in columns.items()]
-    assert list(SEEN.file[0].units.items()) == units
-    assert list(SEEN)[: len(units)] == [name for name, _ in units]
-
-
 def test_figures_of_a_run():
-    run, failed, file = SEEN.iloc[4], SEEN.iloc[6], SEEN.file[0]
+    run, failed = SEEN.iloc[4], SEEN.iloc[6]
     assert run.median_s == 2.25 and list(record.samples(run)) == [0.75, 1.75, 2.75, 3.75]
-    assert len(record.array(run, "losses")) == 5 and record.array(run, "none").size == 0
-    assert record.labels(run, "memory/measured")[:2] == ["weights", "gradients"]
-    assert run.valid and record.session_of(run) is file.sessions[2]
+    assert run.valid and record.session_of(run) is run.file.sessions[2]
     assert run.doubt.startswith("noisy: quartiles") and record.tokens_of(run) == 12 * 512
     assert not failed.valid and record.reason_of(failed) == "error: out of memory"
-    assert file.verdict.startswith("INVALID: 1 of 7 ") and len(file.figures_of_merit) == 1
+    assert record.array(run, "none").size == 0
 
 
-def test_transfers_are_inside_of_groups_or_between():
-    """By kind; the pairs of the sample send 0 to 4, 5 to 9, ... 40 to 44."""
-    found = record.transfers(SEEN.iloc[0]).groupby(["between", "kind"]).counted.sum()
-    kinds = record.labels(SEEN.iloc[0], "time/exposed_by_kind")
-    assert found[True].to_dict() == dict(zip(kinds, [60, 64, 68, 72, 76]))
-    assert found[False].to_dict() == dict(zip(kinds, [120, 125, 130, 135, 140]))
-    assert (SEEN.bytes_inside[0], SEEN.bytes_between[0]) == (650, 340)
-
-
-def test_codes_come_as_names():
-    kinds = ["F", "send", "recv", "broadcast", "update"]
-    assert list(record.array(SEEN.iloc[0], "timeline/kind")) == kinds
-    strange = record.load(made("codes.h5", (0, {}, {"timeline/kind": [99] * 5}))).iloc[0]
+def test_a_code_without_a_name_is_damage():
+    strange = record.load(made("codes.h5", {"timeline/kind": [99] * 5})).iloc[0]
     says(refusal_of(record.array, strange, "timeline/kind"), "codes.h5", "damaged")
 
 
 def test_a_case_is_what_its_repetitions_say():
-    """Of a run that was tried again the last counts."""
+    """Of a run that was tried again the last counts, and a later session may ask for more."""
 
-    def of_three(repetition, rate):
-        row = dict(case=0, repetition=repetition, repeats=3, samples=4)
-        return (0, row | dict(tokens_per_s=rate), {}) if rate else (6, row, {})
+    def of_three(repetition, **changed):
+        return dict(case=0, repetition=repetition, repeats=3, samples=4) | changed
 
-    runs = [of_three(0, 10.0), of_three(1, None), (1, dict(case=1, repeats=2), {})]
-    runs += [of_three(2, 40.0), of_three(1, 20.0), (6, dict(case=2), {})]
+    runs = [of_three(0, tokens_per_s=10.0), of_three(1, base=6), dict(case=1, repeats=1)]
+    runs += [of_three(2, tokens_per_s=40.0), of_three(1, tokens_per_s=20.0), dict(base=6, case=2)]
+    runs += [of_three(1, case=1)]
     table = record.load(made("cases.h5", *runs))
-    assert list(zip(table.case, table.repetition)) == [(0, 0), (0, 1), (1, 0), (0, 2), (2, 0)]
-    assert list(table.run) == [0, 4, 2, 3, 5]
+    assert list(table.case) == [0, 0, 1, 0, 2, 1]
+    assert list(table.repetition) == [0, 1, 0, 2, 0, 1]
+    assert list(table.run) == [0, 4, 2, 3, 5, 6]
     first, *others = record.rows_of(record.cases(table))
     assert first.valid and (first.tokens_per_s, first.samples, len(first.runs)) == (20, 12, 3)
-    verdicts = ["INVALID: 1 of 2 repetitions", "INVALID: error: out of memory"]
+    verdicts = ["INVALID: 2 of 3 repetitions", "INVALID: error: out of memory"]
     assert [case.verdict for case in others] == verdicts
-    case = record.cases(record.load(made("broken.h5", *runs, of_three(0, None)))).iloc[0]
+    case = record.cases(record.load(made("broken.h5", *runs, of_three(0, base=6)))).iloc[0]
     assert (case.valid, case.tokens_per_s) == (False, 30)  # the median of its valid runs
-
-
-def test_a_later_session_may_ask_for_more_repetitions():
-    runs = [(0, dict(case=0, repetition=n, repeats=asked), {}) for n, asked in enumerate((1, 3))]
-    (case,) = record.rows_of(record.cases(record.load(made("more.h5", *runs))))
-    assert case.verdict == "INVALID: 2 of 3 repetitions"
 
 
 def test_several_files_have_letters():

@@ -55,8 +55,7 @@ def book():
 
 
 def book_of(*runs):
-    """Of runs in memory, whose columns differ from those of the sample's first."""
-    return Book(samples.in_memory(*((columns, {}) for columns in runs), sessions=[{}]))
+    return Book(samples.in_memory(*runs, sessions=[{}]))
 
 
 def lines_of(table):
@@ -100,8 +99,7 @@ def test_figures_of_a_case_are_those_of_the_file(book):
 
 def test_memory_of_the_worst_the_median_and_the_least_rank():
     memory = [[100, *[1] * 6], [1, 200, *[1] * 5], [3, *[1] * 6]]
-    arrays = {"memory/measured": memory, "idle_ticks": [0, 1, 2]}
-    file = samples.made("memory.h5", (0, {}, arrays))
+    file = samples.made("memory.h5", {"memory/measured": memory})
     (table,) = sections.memory_section(Book(record.load(file)))
     assert table.head == ["worst rank", *MEMORY_KINDS, "median rank", "least", "ticks without work"]
     sizes = "206 B | 1 B | 200 B | 1 B | 1 B | 1 B | 1 B | 1 B | 106 B | 9 B"
@@ -128,9 +126,9 @@ def test_doubts_and_failures_are_told_with_their_reasons():
 
 def test_texts_are_no_markup():
     """On a page without a valid case, which says what it leaves out."""
-    evil = failed("error", EVIL, schedule=EVIL, data=EVIL)
+    evil = failed("error", EVIL, schedule=EVIL, data=EVIL, base=6)
     session = {"deck": EVIL, "environment": [f"OMP_X={EVIL}"], "devices": [EVIL] * 3}
-    tree, titles = page_of(samples.made("page.h5", (6, evil, {}), **session))
+    tree, titles = page_of(samples.made("page.h5", evil, **session))
     assert titles == {"Cases", "Provenance", "Left out"}
     shown = text_of(tree)
     assert shown.count(EVIL) > 8

@@ -88,16 +88,14 @@ def test_a_trace_has_a_process_for_each_rank_and_a_thread_for_each_lane():
     assert len(events) == 10
     assert {
         "ph": "X",
-        "name": "recv",
+        "name": "send",
         "cat": "gradients",
-        "pid": "rank 2: tawpipe, 3 ranks in groups 1+2, 128 tokens (measured)",
-        "tid": "gradients_recv",
-        "ts": 0,
-        "dur": 750000,
+        "pid": "rank 0: tawpipe, 3 ranks in groups 1+2, 128 tokens (measured)",
+        "tid": "gradients_send",
+        "ts": 250000,
+        "dur": 500000,
         "args": {"payload": "gradient", "shard": 2, "micro_batch": 1, "link": 3},
     } in events
-    (first,) = (event for event in events if event["cat"] == "F" and "128 tokens" in event["pid"])
-    assert (first["ts"], first["dur"]) == (125000, 375000)
     assert {event["pid"][:6] for event in traced("--case 0 --ranks 0 2")} == {"rank 0", "rank 2"}
 
 

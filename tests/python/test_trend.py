@@ -70,13 +70,13 @@ def test_all_comparisons_share_the_risk():
 
 def measured(*cases, day=0, session={}, **columns):
     """The runs of a file. cases: (sequence length, factor on the step)."""
-    rows = []
+    runs = []
     for case, (seq, factor) in enumerate(cases):
-        seconds = factor * (1 + 0.01 * numpy.sin(range(12))).reshape(12, 1)
-        row = dict(case=case, seq=seq, verdict="VALID", spread=0.01, started=DAYS[day])
-        row |= dict(identity=f"{seq} {columns.get('hidden')}") | columns
-        rows.append((row, dict(seconds=seconds)))
-    return samples.in_memory(*rows, sessions=[SESSION | session])
+        run = dict(case=case, seq=seq, verdict="VALID", spread=0.01, started=DAYS[day])
+        run["seconds"] = factor * (1 + 0.01 * numpy.sin(range(12))).reshape(12, 1)
+        run["identity"] = f"{seq} {columns.get('hidden')}"
+        runs.append(run | columns)
+    return samples.in_memory(*runs, sessions=[SESSION | session])
 
 
 def said(factors, *options, noisy=(), code=0):
