@@ -31,12 +31,8 @@ inline CaseRunner job(
 
 /// The runtime of a case on the ranks of the job, which may share a device, with the transport over
 /// MPI.
-inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
-    const Case& c, schedule::Program program, const engine::StepOptions& options = {}) {
-  const auto plan = std::make_shared<PlannedCase>(
-      c, std::make_shared<const schedule::Program>(std::move(program)));
-  auto runtime =
-      std::make_unique<engine::Runtime>(plan, comm::mpi::rank_in(MPI_COMM_WORLD), options);
+inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
+  auto runtime = std::make_unique<engine::Runtime>(plan_of(c), comm::mpi::rank_in(MPI_COMM_WORLD));
   runtime->connect(engine::make_transport("mpi",
       {MPI_COMM_WORLD,
           runtime->program(),
@@ -44,9 +40,5 @@ inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
           {.spins = 2, .yields = 4},
           true}));
   return runtime;
-}
-
-inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
-  return runtime_by_mpi(c, schedule::build_valid(request_of(c)));
 }
 }  // namespace minitaw::harness::tests

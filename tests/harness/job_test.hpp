@@ -9,7 +9,7 @@ namespace minitaw::harness::tests {
 class Job : public ::testing::Test {
 protected:
   /// A small case: a schedule, then what a deck says beside the sizes below.
-  [[nodiscard]] Case case_of(const std::string& text) const {
+  Case case_of(const std::string& text) const {
     using Words = std::istream_iterator<std::string>;
     std::istringstream words("schedule=" + text);
     const std::string sizes = fmt::format(
@@ -23,7 +23,7 @@ protected:
 
   /// Of a table with the ranks and the settings of a case in each row, the settings of this number
   /// of ranks.
-  [[nodiscard]] std::vector<std::string> rows_of(const std::string& table) const {
+  std::vector<std::string> rows_of(const std::string& table) const {
     std::istringstream lines(table);
     std::vector<std::string> found;
     int ranks = 0;
@@ -35,7 +35,7 @@ protected:
   }
 
   /// Rank 0 judges.
-  [[nodiscard]] Training reference_of(const Case& c) const {
+  Training reference_of(const Case& c) const {
     return rank_ == 0 ? serial_reference(c, c.steps) : Training{};
   }
 

@@ -104,14 +104,11 @@ TEST(Tolerance, FollowsFromDepthWidthAndType) {
         EXPECT_EQ(t.largest(2), std::max(t.first.gradient, t.later.gradient / 2));
       };
   expect(float64_tolerance(c), 8.149e-6, 4.2555e-4, 7.502e-7, 3.9176e-5);
-  for (std::int64_t* size : {&c.shape.ffn, &c.shape.vocab}) {  // the longest sum
-    const std::int64_t before = std::exchange(*size, 4000);
-    const Tolerance::Step first = float64_tolerance(c).first;
-    EXPECT_NEAR(first.gradient, size == &c.shape.vocab ? 6.8326e-5 : 6.8909e-5, 2e-8);
-    EXPECT_NEAR(first.loss, size == &c.shape.vocab ? 3.0196e-6 : 6.3439e-6, 2e-9)
-        << "at most 128 count";
-    *size = before;
-  }
+  Case wide = c, wordy = c;  // the longest sum
+  wide.shape.ffn = wordy.shape.vocab = 4000;
+  EXPECT_NEAR(float64_tolerance(wide).first.gradient, 6.8909e-5, 2e-8);
+  EXPECT_NEAR(float64_tolerance(wordy).first.gradient, 6.8326e-5, 2e-8);
+  EXPECT_NEAR(float64_tolerance(wordy).first.loss, 3.0196e-6, 2e-9) << "at most 128 count";
   c.steps = 20;
   EXPECT_NEAR(float64_tolerance(c).later.gradient, 1.16337e-3, 2e-6)
       << "what is lost is found again";
@@ -129,56 +126,44 @@ TEST(Tolerance, FollowsFromDepthWidthAndType) {
 /// Every loss, the first and the last gradient of every tensor and the weights, each by twice its
 /// limit. A tensor's limit is of the size that its error is measured by.
 TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
-  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    Case c = serial_case(2, dtype);
-    c.steps = 4;
-    const Training right = float64_reference(c, c.steps);
-    const Tolerance t = float64_tolerance(c);
-    EXPECT_EQ(compare(right, right).failure(t), "");
-    for (const float limits : {2.0F, not_a_number}) {
-      Training wrong = right;
-      const auto expect_failure = [&](const std::string& what) {
-        EXPECT_THAT(compare(std::exchange(wrong, right), right).failure(t), StartsWith(what));
-      };
-      for (int s = 0; s < c.steps; ++s) {
-        wrong.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss;
-        expect_failure(s == 0 ? "the first loss" : "a later loss");
-      }
-      for (const auto part : {&Training::gradients, &Training::later})
-        for (std::size_t i = 0; i < right.gradients.size(); ++i) {
-          const bool later = part == &Training::later;
-          const auto& [name, values] = (right.*part)[i];
-          const auto add = [&](double difference) {
-            for (float& v : (wrong.*part)[i].values)
-              v += static_cast<float>(difference);
-          };
-          add(1);
-          const double of_one =
-              compare_gradients(std::exchange(wrong, right).*part, right.*part).worst;
-          add(limits * (later ? t.later : t.first).gradient / of_one);
-          expect_failure((later ? "the last gradient of " : "the gradient of ") + name);
-        }
-      wrong.weights = {limits * t.weights, "w"};
-      expect_failure("w differs from AdamW");
+  Case c = serial_case();
+  c.steps = 4;
+  const Training right = float64_reference(c, c.steps);
+  const Tolerance t = float64_tolerance(c);
+  EXPECT_EQ(compare(right, right).failure(t), "");
+  for (const float limits : {2.0F, not_a_number}) {
+    Training wrong = right;
+    const auto expect_failure = [&](const std::string& what) {
+      EXPECT_THAT(compare(std::exchange(wrong, right), right).failure(t), StartsWith(what));
+    };
+    for (int s = 0; s < c.steps; ++s) {
+      wrong.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss;
+      expect_failure(s == 0 ? "the first loss" : "a later loss");
     }
+    for (const auto part : {&Training::gradients, &Training::later})
+      for (std::size_t i = 0; i < right.gradients.size(); ++i) {
+        const bool later = part == &Training::later;
+        const auto add = [&](double difference) {
+          for (float& v : (wrong.*part)[i].values)
+            v += static_cast<float>(difference);
+        };
+        add(1);
+        const double of_one =
+            compare_gradients(std::exchange(wrong, right).*part, right.*part).worst;
+        add(limits * (later ? t.later : t.first).gradient / of_one);
+        expect_failure(
+            (later ? "the last gradient of " : "the gradient of ") + (right.*part)[i].name);
+      }
+    wrong.weights = {limits * t.weights, "w"};
+    expect_failure("w differs from AdamW");
   }
 }
 
-/// Each figure in turn uses the largest share of its limit.
 TEST(Check, TheClosestFigureUsesTheLargestShareOfItsLimit) {
   const Tolerance t{"serial reference", {1e-6, 1e-5}, {1e-4, 1e-3}, 1e-2};
-  Check found{{2e-7, {5e-6, "a"}}, {1e-5, {4e-4, "b"}}, {3e-3, "c"}};
-  const auto expect_closest = [&](double share, const std::string& what) {
-    EXPECT_NEAR(found.closest(t).share(), share, 1e-12);
-    EXPECT_EQ(found.closest(t).what, what);
-  };
-  expect_closest(0.5, "the gradient of a");
-  found.first.loss = 0.6e-6;
-  expect_closest(0.6, "the first loss");
-  found.later = {0.7e-4, {0.8e-3, "b"}};
-  expect_closest(0.8, "the last gradient of b");
-  found.weights.worst = 0.9e-2;
-  expect_closest(0.9, "c");
+  Check found{{6e-7, {5e-6, "a"}}, {1e-5, {4e-4, "b"}}, {3e-3, "c"}};
+  EXPECT_EQ(found.closest(t).what, "the first loss");
+  EXPECT_NEAR(found.closest(t).share(), 0.6, 1e-12);
   found.later.loss = not_a_number;
   EXPECT_EQ(found.closest(t).what, "a later loss");
 }
@@ -211,10 +196,9 @@ TEST(References, AreOfTheirCase) {
   std::set<double> losses;
   for (const bool again : {false, true})
     for (const Case& c : cases) {
-      const Training &found = references.of(c), right = serial_reference(c, 1);
-      EXPECT_EQ(found.losses, right.losses) << again;
-      EXPECT_EQ(compare_gradients(found.gradients, right.gradients).worst, 0) << again;
-      losses.insert(found.losses.at(0));
+      const double loss = references.of(c).losses.at(0);
+      EXPECT_EQ(loss, serial_reference(c, 1).losses[0]) << again;
+      losses.insert(loss);
     }
   EXPECT_EQ(losses.size(), cases.size());
 }

@@ -39,7 +39,6 @@ protected:
 
 TEST_F(Repeat, HasTheSameBitsInEverySchedule) {
   for (const char* text : {"ddp clip_norm=0.5",
-           "fsdp",
            "zb2 dtype=bf16",
            "weipipe",
            "tawpipe:rails=2 dtype=bf16 clip_norm=0.5",
