@@ -7,9 +7,11 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import time
 
 import h5py
+import numpy
 import pytest
 from programs import (
     BUILD,
@@ -99,27 +101,34 @@ def test_results_agree_with_the_timeline():
         started = datetime.datetime.fromisoformat(row["started"])
         assert begin <= started <= datetime.datetime.now(datetime.UTC)
         assert row["peak"] == 2e-3 and row["attention_used"] not in ("", "auto")
-        assert row["transport_used"].split()[0] in ("mpi", "nccl")
+        transport = row["transport_used"].split()[0]
+        assert row["bytes_source"] == {"mpi": "counted", "nccl": "by formula"}[transport]
+        parts = [row[name] for name in row if re.fullmatch(r"(compute|idle|exposed_\w+)_s", name)]
+        assert sum(parts) == pytest.approx(row["accounted_s"], rel=1e-6) and len(parts) == 7
         assert 0 <= row["gradient_error"] < (1e-5 if row["dtype"] == "fp32" else 1e-2)
     with h5py.File("job.h5") as file:
-        accounted = zip(file["runs/accounted_step"], file["runs/accounted_s"], strict=True)
-        for number, (step, length) in enumerate(accounted):
-            check_account(file[f"runs/{number:04}"], step, length)
+        columns = (file[f"runs/{name}"] for name in ("ticks", "accounted_step", "accounted_s"))
+        for number, figures in enumerate(zip(*columns, strict=True)):
+            check_account(file[f"runs/{number:04}"], *figures)
 
 
-def check_account(case, step, length):
-    """The times of a case against its timeline. Ranks of a node share a clock."""
+def check_account(case, ticks, step, length):
+    """The times and ticks of a case against its timeline. Ranks of a node share a clock."""
     events = {name: column[:] for name, column in case["timeline"].items()}
     assert len({*map(len, events.values())}) == 1 and {*events["rank"]} == {0, 1, 2}
     assert (events["begin"] <= events["end"]).all()
     assert length == pytest.approx(events["end"].max(), abs=1e-12)
     assert length > case["seconds"][step].max() - 1e-9
     lane, kind = ([*case[f"timeline/{name}"].attrs["codes"]] for name in ("lane", "kind"))
-    computes = (events["lane"] == lane.index("compute")) & (events["kind"] != kind.index("join"))
+    computes = events["lane"] == lane.index("compute")
+    joins = events["kind"] == kind.index("join")
+    visits = numpy.isin(events["kind"], [kind.index(name) for name in ("F", "BW", "B", "W")])
+    assert ticks == numpy.ptp(events["tick"][visits | ~computes]) + 1
     for rank in range(3):
-        own = computes & (events["rank"] == rank)
-        computing = (events["end"] - events["begin"])[own].sum()
+        own = events["rank"] == rank
+        computing = (events["end"] - events["begin"])[own & computes & ~joins].sum()
         assert case["time/compute"][rank] == pytest.approx(computing, abs=1e-9) and computing > 0
+        assert case["idle_ticks"][rank] == ticks - len({*events["tick"][own & visits]})
 
 
 def test_what_cannot_run_is_recorded_and_does_not_stop_the_sweep():
@@ -159,7 +168,7 @@ def test_a_failed_case_stays():
     "limit, seq, steps, said, left",
     [
         (["--time-limit=3"], 9, 1000000, "does not end within the time limit of 3 s", ["timeout"]),
-        (["--time-limit=20"], "9,1200", 300, "stopped before the time limit of 20 s", ["ok"]),
+        (["--time-limit=20"], "9,2000", 100, "stopped before the time limit of 20 s", ["ok"]),
         ([], 9, 1000000, "stopped before the Slurm job's time limit", []),
     ],
 )
