@@ -14,6 +14,8 @@ struct Wrong {
 };
 
 class Simulator {
+  using enum Kind;
+
 public:
   /// Executes all replicas.
   Simulator(const Program& program, std::uint64_t seed)
@@ -21,7 +23,6 @@ public:
         random_(seed),
         ranks_(p_.ranks.size()) {
     const std::vector<Buffer> first = first_weights(p_);
-    std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int r = 0; r < count(); ++r) {
       for (int c = 0; c < slot_classes; ++c)
         for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
@@ -32,8 +33,7 @@ public:
         put(buffer, run, within(first[number], run));
       });
       for (int l = 0; l < schedule::lanes; ++l) {
-        const double d = draw(random_);
-        ranks_[r].lanes[l].eagerness = d * d * d + 1e-4;
+        ranks_[r].lanes[l].eagerness = draw() + 1e-3;
         ranks_[r].lanes[l].actions = actions_of(p_.ranks[r], static_cast<Lane>(l));
       }
     }
@@ -63,7 +63,7 @@ private:
 
   struct LaneState {
     std::vector<int> actions;
-    double eagerness = 0;          ///< some lanes hurry, some crawl
+    double eagerness = 0;
     int next = 0;                  ///< action to start
     std::vector<Running> running;  ///< in the order in which they started
 
@@ -77,6 +77,7 @@ private:
   };
 
   struct Event {
+    double urge;
     int rank, lane;
     int member;  ///< of the running actions, which ends; -1: the next action starts
   };
@@ -96,6 +97,12 @@ private:
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
 
   LaneState& lane_of(Side side) { return ranks_[side.rank].lanes[index_of(at(side).lane)]; }
+
+  /// Often small, so that some lanes hurry and some crawl.
+  double draw() {
+    const double even = std::uniform_real_distribution<double>()(random_);
+    return even * even * even;
+  }
 
   Buffer junk(int size) {
     Buffer buffer(size);
@@ -127,7 +134,7 @@ private:
         if (!is_communication(a.kind))
           continue;
         Queue queue = {r, a.peer, static_cast<int>(a.payload)};
-        if (a.kind == Kind::recv)
+        if (a.kind == recv)
           std::swap(queue[0], queue[1]);
         if (is_collective(a.kind))
           queue = {-1, a.communicator, static_cast<int>(a.lane)};
@@ -141,21 +148,18 @@ private:
   /// One event out of those that can happen; false if there is none.
   bool step() {
     std::vector<Event> events;
-    std::vector<double> weights;
     for (int r = 0; r < count(); ++r)
       for (int l = 0; l < schedule::lanes; ++l) {
         const LaneState& lane = ranks_[r].lanes[l];
         if (lane.next < std::ssize(lane.actions) && may_start({r, lane.actions[lane.next]}))
-          events.push_back({r, l, -1});
+          events.push_back({lane.eagerness * draw(), r, l, -1});
         for (int k = 0; k < std::ssize(lane.running); ++k)
           if (can_end({r, lane.actions[lane.running[k].place]}))
-            events.push_back({r, l, k});
-        weights.resize(events.size(), lane.eagerness);
+            events.push_back({lane.eagerness * draw(), r, l, k});
       }
     if (events.empty())
       return false;
-    const auto [r, l, member] =
-        events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
+    const auto [urge, r, l, member] = *std::ranges::max_element(events, {}, &Event::urge);
     LaneState& lane = ranks_[r].lanes[l];
     if (member < 0)
       start(r, lane);
@@ -172,7 +176,7 @@ private:
     for (const Running& running : own.running)
       if (const Action& other = at({side.rank, own.actions[running.place]});
           !is_point_to_point(a.kind) || other.kind != a.kind ||
-          (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
+          (a.kind == recv && other.slots[0] == a.slots[0]))
         return false;
     for (int l = 0; l < schedule::lanes; ++l)
       if (l != static_cast<int>(a.lane) && ranks_[side.rank].lanes[l].finished() < a.waits[l])
@@ -185,7 +189,7 @@ private:
     int finished = 0;
     for (const LaneState& each : ranks_[r].lanes)
       finished += each.finished();
-    if (a.kind == Kind::join && finished + 1 != std::ssize(p_.ranks[r].actions))
+    if (a.kind == join && finished + 1 != std::ssize(p_.ranks[r].actions))
       throw Wrong{"joins too early"};
     Running& running = lane.running.emplace_back(lane.next++);
     const std::vector<std::size_t> operands = operands_in(a);
@@ -260,13 +264,13 @@ private:
       in[each.rank] = within(take(each)[0], touched(p_, other, 0));
     }
     for (const Side each : sides)
-      if (const Action& other = at(each); other.kind != Kind::send)
+      if (const Action& other = at(each); other.kind != send)
         put(slot(each.rank, other.slots[0]), touched(p_, other, 0), received(other, each.rank, in));
   }
 
   /// What a side has after a transfer.
   Buffer received(const Action& a, int r, const std::map<int, Buffer>& in) {
-    if (a.kind == Kind::recv || a.kind == Kind::broadcast)
+    if (a.kind == recv || a.kind == broadcast)
       return in.at(a.peer);
     Buffer sum(in.at(r).size());
     for (const auto& [rank, buffer] : in)
@@ -277,12 +281,12 @@ private:
     const auto member = [&](std::size_t k) {
       return members[std::min(k / each, members.size() - 1)];
     };
-    if (a.kind == Kind::reduce && r != a.peer)
+    if (a.kind == reduce && r != a.peer)
       return in.at(r);
-    if (a.kind == Kind::all_gather)
+    if (a.kind == all_gather)
       for (std::size_t k = 0; k < sum.size(); ++k)
         sum[k] = in.at(member(k))[k];
-    if (a.kind == Kind::reduce_scatter)
+    if (a.kind == reduce_scatter)
       for (std::size_t k = 0; k < sum.size(); ++k)
         if (member(k) != r)
           sum[k] = random_();

@@ -10,6 +10,20 @@ using Number = std::uint64_t;
 /// add, all else is mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
+/// What a number is mixed from begins with what it is.
+enum Made : Number {
+  initial,
+  embedded,
+  forwarded,
+  lost,
+  head_gradient,
+  returned,
+  weight_gradient,
+  embedding_gradient,
+  squared,
+  updated
+};
+
 /// Numbers [begin, end) of a buffer.
 struct Run {
   int begin = 0, end = 0;
@@ -54,45 +68,6 @@ inline Buffer end_of(const Program& p, const Buffer& embeddings, bool head) {
   return result;
 }
 
-// The arithmetic of a training step.
-
-inline Number embed(const Buffer& embedding, int m) {
-  return mix(3, m, embedding);
-}
-
-inline Number forward(Number x, const Buffer& w, int s) {
-  return mix(4, x, w, s);
-}
-
-inline Number loss(Number x, const Buffer& head, int m) {
-  return mix(5, x, m, head);
-}
-
-inline Number head_gradient(Number x, const Buffer& head, int m, int number) {
-  return mix(6, x, m, head, number);
-}
-
-inline Number backward(Number x, Number saved, const Buffer& w, int s) {
-  return mix(7, x, saved, w, s);
-}
-
-inline Number weight_gradient(Number x, Number saved, int s, int part) {
-  return mix(8, x, saved, s, part);
-}
-
-inline Number embed_gradient(Number x, int m, int number) {
-  return mix(9, x, m, number);
-}
-
-/// `squares`: of all gradients, if they are clipped.
-inline Number update(Number w, Number gradient, Number squares) {
-  return mix(10, w, gradient, squares);
-}
-
-inline Number square(Number gradient) {
-  return mix(11, gradient);
-}
-
 // What actions do to buffers.
 
 inline int width(const Program& p, SlotClass cls) {
@@ -125,6 +100,7 @@ using Buffers = std::array<Buffer, most_operands>;
 /// `held`: what a local action found in its slots, `out`: where it leaves its results.
 inline void compute(
     const Program& p, int r, const Action& a, const Buffers& held, const auto& out) {
+  using enum Kind;
   const int m = a.micro_batch, s = a.shard;
   const auto in = [&](std::size_t k) { return held[k][0]; };
   // Of gradients: the new number is the old one plus, or nothing but, what is added.
@@ -133,65 +109,65 @@ inline void compute(
   };
   const auto add_shard = [&](std::size_t k, Number x, Number saved) {
     for (int i = 0; i < p.shard_parts; ++i)
-      add_to(k, i, weight_gradient(x, saved, s, i));
+      add_to(k, i, mix(weight_gradient, x, saved, s, i));
   };
   // What slices of a micro-batch leave to each other: of operand k.
   const auto extended = [&](std::size_t k, Number x) {
     return (out(k) = {mix(a.extends ? in(k) : 0, x)})[0];
   };
-  const Run updated =
+  const Run of_update =
       of_embeddings(a.payload) ? Run{2 * s, 2 * s + 2} : kept_run(p, r, SlotClass::owned);
   const auto restore = [&](std::size_t k) { out(k) = held[k]; };
   switch (a.kind) {
-  case Kind::embed: out(0) = {embed(end_of(p, held[1], false), m)}; break;
-  case Kind::forward: {
+  case embed: out(0) = {mix(embedded, m, end_of(p, held[1], false))}; break;
+  case forward: {
     const Number x = p.slices > 1 ? mix(in(2), extended(3, in(2))) : in(2);
     out(1) = {in(2)};
-    out(2) = {forward(x, held[0], s)};
+    out(2) = {mix(forwarded, x, held[0], s)};
     break;
   }
-  case Kind::loss: {
+  case loss: {
     const Buffer head = end_of(p, held[1], true);
-    out(0) = {loss(in(0), head, m)};
+    out(0) = {mix(lost, in(0), m, head)};
     restore(2);
     for (int i = 0; i < std::ssize(held[2]); ++i)
       if (of_head(p, i))
-        add_to(2, i, head_gradient(in(0), head, m, i));
+        add_to(2, i, mix(head_gradient, in(0), m, head, i));
     break;
   }
-  case Kind::backward:
-  case Kind::backward_input: {
+  case backward:
+  case backward_input: {
     const Number x = p.slices > 1 ? mix(in(2), in(4), extended(5, in(2))) : in(2);
-    out(2) = {backward(x, in(1), held[0], s)};
-    if (a.kind == Kind::backward)
+    out(2) = {mix(returned, x, in(1), held[0], s)};
+    if (a.kind == backward)
       add_shard(3, x, in(1));
     else
       out(3) = {x};
     break;
   }
-  case Kind::backward_weight: add_shard(2, in(1), in(0)); break;
-  case Kind::embed_backward:
+  case backward_weight: add_shard(2, in(1), in(0)); break;
+  case embed_backward:
     restore(1);
     for (int i = 0; i < std::ssize(held[1]); ++i)
       if (!of_head(p, i))
-        add_to(1, i, embed_gradient(in(0), m, i));
+        add_to(1, i, mix(embedding_gradient, in(0), m, i));
     break;
-  case Kind::square:
+  case square:
     out(1) = {a.accumulates ? in(1) : 0};
-    for (const Number g : within(held[0], updated))
-      out(1)[0] += square(g);
+    for (const Number g : within(held[0], of_update))
+      out(1)[0] += mix(squared, g);
     break;
-  case Kind::update:
+  case update:
     restore(0);
-    for (int i = updated.begin; i < updated.end; ++i)
-      out(0)[i] = update(held[0][i], held[1][i], a.slots[2].valid() ? in(2) : 0);
+    for (int i = of_update.begin; i < of_update.end; ++i)
+      out(0)[i] = mix(updated, held[0][i], held[1][i], a.slots[2].valid() ? in(2) : 0);
     break;
-  case Kind::zero: out(0) = Buffer(held[0].size()); break;
-  case Kind::accumulate:
+  case zero: out(0) = Buffer(held[0].size()); break;
+  case accumulate:
     for (int i = touched(p, a, 0).begin; i < touched(p, a, 0).end; ++i)
       add_to(1, i, held[0][i]);
     break;
-  case Kind::load: put(out(1), touched(p, a, 1), within(held[0], touched(p, a, 0))); break;
+  case load: put(out(1), touched(p, a, 1), within(held[0], touched(p, a, 0))); break;
   default: break;
   }
 }
@@ -202,7 +178,7 @@ inline std::vector<Buffer> first_weights(const Program& p) {
   weights.emplace_back(width(p, SlotClass::embeddings));
   for (std::size_t s = 0; s < weights.size(); ++s)
     for (std::size_t i = 0; i < weights[s].size(); ++i)
-      weights[s][i] = mix(1, s, i);
+      weights[s][i] = mix(initial, s, i);
   return weights;
 }
 
@@ -217,37 +193,37 @@ inline std::vector<Buffer> last_weights(const Program& p) {
     std::vector<Buffer> states(p.slices);  // in front of each shard, and of the head
     Buffer keys(p.shards), key_gradients(p.shards);
     for (int k = 0; k < p.slices; ++k) {
-      Number x = embed(embedding, first + k);
+      Number x = mix(embedded, first + k, embedding);
       for (int s = 0; s < p.shards; ++s) {
         states[k].push_back(x);
         mix_in(keys[s], x);
-        x = forward(p.slices > 1 ? mix(x, keys[s]) : x, weights[s], s);
+        x = mix(forwarded, p.slices > 1 ? mix(x, keys[s]) : x, weights[s], s);
       }
       states[k].push_back(x);
     }
     for (int k = p.slices - 1; k >= 0; --k) {
       const Number top = states[k][p.shards];
-      Number x = loss(top, head, first + k);
+      Number x = mix(lost, top, first + k, head);
       for (int s = p.shards - 1; s >= 0; --s) {
         mix_in(key_gradients[s], x);
         if (p.slices > 1)
           x = mix(x, keys[s], key_gradients[s]);
         for (int i = 0; i < p.shard_parts; ++i)
-          gradients[s][i] += weight_gradient(x, states[k][s], s, i);
-        x = backward(x, states[k][s], weights[s], s);
+          gradients[s][i] += mix(weight_gradient, x, states[k][s], s, i);
+        x = mix(returned, x, states[k][s], weights[s], s);
       }
       for (int i = 0; i < std::ssize(gradients.back()); ++i)
-        gradients.back()[i] += of_head(p, i) ? head_gradient(top, head, first + k, i)
-                                             : embed_gradient(x, first + k, i);
+        gradients.back()[i] += of_head(p, i) ? mix(head_gradient, top, first + k, head, i)
+                                             : mix(embedding_gradient, x, first + k, i);
     }
   }
   Number squares = 0;
   for (const Buffer& gradient : gradients)
     for (const Number g : gradient)
-      squares += p.clips ? square(g) : 0;
+      squares += p.clips ? mix(squared, g) : 0;
   for (std::size_t s = 0; s < weights.size(); ++s)
     for (std::size_t i = 0; i < weights[s].size(); ++i)
-      weights[s][i] = update(weights[s][i], gradients[s][i], squares);
+      weights[s][i] = mix(updated, weights[s][i], gradients[s][i], squares);
   return weights;
 }
 }  // namespace minitaw::schedule::reference

@@ -7,6 +7,16 @@
 
 /// The requests that tests of all programs go through.
 namespace minitaw::schedule::shapes {
+/// Two ranks that are far apart: weights and gradients go by send and recv.
+inline Request relay() {
+  return {parse_spec("tawpipe"), Groups({1, 1}), 2, 2};
+}
+
+/// Two stages that pass activations, the backward pass split in two.
+inline Request pipeline() {
+  return {parse_spec("zb1"), Groups({2}), 1, 2};
+}
+
 /// Groupings of P ranks: every number of groups, as equal as can be and with one large one.
 inline std::vector<Groups> groupings(int ranks) {
   std::vector<Groups> result;

@@ -3,7 +3,8 @@
 #include <numeric>
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
-#include "schedule/texts.hpp"
+#include "schedule/parse.hpp"
+#include "schedule/shapes.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -239,7 +240,7 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
 
 /// Transfers count too: of the relay, a fetch before tick 0 and the last gather.
 TEST(TickAccount, ByHand) {
-  const Ticks two = ticks(build(pipeline())), far = ticks(build(relay()));
+  const Ticks two = ticks(build(shapes::pipeline())), far = ticks(build(shapes::relay()));
   EXPECT_EQ(std::tuple(two.total, two.busy, two.idle(1)), std::tuple(5, std::vector{3, 3}, 2));
   EXPECT_EQ(std::tuple(far.total, far.busy), std::tuple(7, std::vector{4, 4}));
   EXPECT_EQ(ticks({}).total, 0);

@@ -268,7 +268,6 @@ TEST(Registry, RefusesWhatCannotBeShared) {
   for (const auto& [spec, groups, replicas, says] :
       {std::tuple{"fsdp:reshard=group", "2+2", 1, "reshard"},
           {"fsdp:reduce=group", "2+2", 1, "reduce"},
-          {"tawpipe", "1+2+2+1+1+2", 3, "alike"},
           {"tawpipe", "1+2+1+2+2+1", 3, "alike"}}) {
     const Groups given = topology::parse_groups(groups);
     const Request request{parse_spec(spec), given, given.ranks(), given.ranks(), replicas};

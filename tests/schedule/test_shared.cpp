@@ -85,14 +85,14 @@ TEST(ContextMemory, OfGatheredKeysAndOfANthOfTheActivations) {
 }
 
 TEST(ContextCosts, OfTheSegmentsOfAVisitAreAnNthOfItsOwn) {
+  using enum model::Recompute;
   const model::Price seconds = {.product = [](double flops) { return 1e-9 * flops; },
       .attention = [](double flops) { return 3e-9 * flops; },
       .attention_backward = [](double flops) { return 4e-9 * flops; },
       .memory = [](double bytes) { return 1e-8 * bytes; }};
   for (const char* spec : {"tawpipe", "zb1"})
     for (const int n : {2, 3})
-      for (const model::Recompute recompute :
-          {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+      for (const model::Recompute recompute : {block, keep_attention, none}) {
         model::Shape part = shape_of(14, 48, n);
         part.recompute = recompute;
         part.key_parts = n - 1;
@@ -159,28 +159,22 @@ TEST(Slices, TakeTheMemoryThatFormulasSay) {
   }
 }
 
-/// Most bytes of saved activations that are alive at once.
-std::size_t most_alive(const Job& job, int rank) {
-  std::size_t alive = 0, most = 0;
-  for (const Action& a : job.program.ranks[rank].actions) {
-    const model::Shape& slice = job.layout.shape_of(slice_of(job.program, a.micro_batch));
-    const std::size_t bytes = model::plan_saved(slice).bytes;  // a block a stage
-    if (a.kind == Kind::forward)
-      most = std::max(most, alive += bytes);
-    if (a.kind == Kind::backward_weight)
-      alive -= bytes;
-  }
-  return most;
-}
-
 /// Slices of equal cost differ in length: a long one may find only the slot of a short one free,
-/// which grows. Up to 28 % of what is alive.
+/// which grows. Up to 28 % of the most that is alive at once.
 TEST(Slices, OfDifferentLengthShareSlots) {
   const Job job = job_of("zb1:slices=8", Groups({4}), 12, shape_of(4, 1 << 14, 1, 8));
   const std::vector<Footprint> ranks = memory(job.program, job.layout);
   for (int i = 0; i < 4; ++i) {
-    const std::size_t least = most_alive(job, i), found = saved_bytes(ranks[i]);
-    EXPECT_TRUE(found >= least && 10 * found <= 13 * least) << i;
+    std::size_t alive = 0, most = 0;
+    for (const Action& a : job.program.ranks[i].actions) {
+      const model::Shape& slice = job.layout.shape_of(slice_of(job.program, a.micro_batch));
+      if (a.kind == Kind::forward)
+        most = std::max(most, alive += model::plan_saved(slice).bytes);
+      if (a.kind == Kind::backward_weight)
+        alive -= model::plan_saved(slice).bytes;
+    }
+    const std::size_t found = saved_bytes(ranks[i]);
+    EXPECT_TRUE(found >= most && 10 * found <= 13 * most) << i;
   }
 }
 

@@ -6,7 +6,6 @@
 #include "schedule/execute.hpp"
 #include "schedule/measured.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/texts.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -23,7 +22,7 @@ std::string busy_times(const std::vector<Span>& spans) {
 
 /// F 2 on rank 0, the activations take 5, rank 1 computes, the gradients take 7 back.
 TEST(Simulate, PipelineOfTwoStagesByHand) {
-  const Program program = build(pipeline());
+  const Program program = build(shapes::pipeline());
   const std::map<Kind, double> seconds = {
       {Kind::forward, 2}, {Kind::backward_input, 3}, {Kind::backward_weight, 4}};
   const Spans spans = simulate(program, [&](int rank, const Action& a) {
@@ -126,31 +125,32 @@ TEST(Costs, HalvesAddUpAndRecomputationByHand) {
     return flops(visit, model::make_layout(some_shape(recompute), {5, 1, 1, false}));
   };
   using enum model::Recompute;
+  using enum Kind;
   for (const model::Recompute recompute : {none, keep_attention, block})
-    EXPECT_DOUBLE_EQ(at(Kind::backward, recompute),
-        at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
+    EXPECT_DOUBLE_EQ(
+        at(backward, recompute), at(backward_input, recompute) + at(backward_weight, recompute));
   // T = 51, A = 24: matrices 24 x (40 + 24 + 3 x 40), attention 17 x 24.
   constexpr double matrices = 2.0 * 51 * 24 * 184, attention = 2.0 * 51 * 17 * 24,
                    last = 2.0 * 51 * 24 * 40;
-  EXPECT_DOUBLE_EQ(at(Kind::forward, block), matrices + attention);
-  EXPECT_DOUBLE_EQ(at(Kind::backward_weight, block), matrices);
-  EXPECT_DOUBLE_EQ(at(Kind::backward_input, none), matrices + 2 * attention);
-  EXPECT_DOUBLE_EQ(at(Kind::backward_input, block), 2 * matrices + 3 * attention - last);
-  EXPECT_DOUBLE_EQ(at(Kind::backward_input, keep_attention), 2 * matrices + 2 * attention - last);
+  EXPECT_DOUBLE_EQ(at(forward, block), matrices + attention);
+  EXPECT_DOUBLE_EQ(at(backward_weight, block), matrices);
+  EXPECT_DOUBLE_EQ(at(backward_input, none), matrices + 2 * attention);
+  EXPECT_DOUBLE_EQ(at(backward_input, block), 2 * matrices + 3 * attention - last);
+  EXPECT_DOUBLE_EQ(at(backward_input, keep_attention), 2 * matrices + 2 * attention - last);
 }
 
 /// In bf16. Updates touch gradient, two moments and master weights seven times in fp32, the weights
 /// once. Parts of weights are read and written; gradients are read and added in fp32, the first
 /// written; sums are rounded.
-TEST(Costs, BytesOfMemoryByHand) {
+TEST(Costs, OfMemoryByHandAndOfTransfersNone) {
   const Program program =
       build({parse_spec("fsdp:hierarchical=on:reduce=group"), Groups({2, 2}), 8, 5});
   const Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
+  const Costs costs = costs_of(program, layout, {.flops = 1e300, .memory = 1});
   std::set<double> found;
   for (const Action& a : program.ranks[1].actions) {
     const auto expect = [&](double each, std::size_t elements) {
-      EXPECT_EQ(touched_bytes(program, 1, a, layout), each * static_cast<double>(elements))
-          << to_text(a, program);
+      EXPECT_EQ(costs(1, a), each * static_cast<double>(elements)) << to_text(a, program);
       found.insert(each);
     };
     const std::size_t shard =
@@ -163,22 +163,14 @@ TEST(Costs, BytesOfMemoryByHand) {
       expect(a.payload == Payload::weights ? 2 + 2 : 4 + 2, shard / a.parts);
     else if (a.kind == Kind::accumulate)
       expect(a.accumulates ? 2 + 4 + 4 : 2 + 4, shard / a.parts);
-    else if (is_communication(a.kind) && a.payload == Payload::embeddings_gradient) {
+    else
+      EXPECT_EQ(costs(1, a) > 0, is_visit(a.kind) || a.kind == Kind::loss) << to_text(a, program);
+    if (is_communication(a.kind) && a.payload == Payload::embeddings_gradient) {
       EXPECT_EQ(moved_bytes(a, layout), 4.0 * static_cast<double>(layout.embeddings.elements));
     }
   }
   EXPECT_EQ(found, (std::set<double>{2, 4, 6, 10, 30}));
 }
 
-TEST(Costs, TransfersTakeNoTime) {
-  const Program program = build({parse_spec("tawpipe"), Groups({2, 2}), 4, 5});
-  const Costs costs = costs_of(program,
-      model::make_layout(some_shape(model::Recompute::block), cut_of(program)),
-      {.flops = 1});
-  for (int r = 0; r < 4; ++r)
-    for (const Action& a : program.ranks[r].actions)
-      EXPECT_EQ(costs(r, a) == 0, is_communication(a.kind) || a.kind == Kind::join)
-          << to_text(a, program);
-}
 }  // namespace
 }  // namespace minitaw::schedule

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <regex>
 #include "base/error.hpp"
-#include "schedule/pieces.hpp"
-#include "schedule/texts.hpp"
+#include "schedule/parse.hpp"
+#include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
@@ -119,6 +119,11 @@ relay | t1 >> t2 | 1 owned and 2 accumulator slots
 relay | f1 >> f2 | 1 and 2 of embeddings
 )";
 
+/// The program's text with single blanks.
+std::string text_of(const Request& request) {
+  return std::regex_replace(to_text(build(request)), std::regex(" +"), " ");
+}
+
 std::string sharing(const char* spec, int ranks, int layers, int key_parts = 1) {
   Request request{parse_spec(spec), Groups({ranks}), 1, layers};
   request.context = 2;
@@ -127,15 +132,31 @@ std::string sharing(const char* spec, int ranks, int layers, int key_parts = 1) 
   return text_of(request);
 }
 
-/// `text` after a change of the table.
-std::string changed(const std::string& text, std::string change) {
+std::vector<std::string> split(const std::string& text, const std::string& by) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = text.find(by, begin)) != std::string::npos;
+      begin = end + by.size())
+    parts.push_back(text.substr(begin, end - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+/// `text` after a change of the table, whose first part must occur in it.
+std::string changed(std::string text, std::string change) {
   std::ranges::replace(change, '~', '\n');
-  const bool first = change.find(" >>") != std::string::npos;
-  const std::size_t by = change.find(first ? " >>" : " =>");
+  const std::size_t by = std::min(change.find(" =>"), change.find(" >>"));
   const std::string from = change.substr(0, by),
                     to = change.substr(std::min(by + 4, change.size()));
-  const std::size_t end = first ? text.find(from) + from.size() : text.size();
-  return with(text.substr(0, end), from, to) + text.substr(end);
+  std::size_t at = text.find(from);
+  if (at == std::string::npos)
+    throw std::logic_error("does not occur: " + from);
+  for (; at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+    if (change[by + 1] == '>')
+      break;
+  }
+  return text;
 }
 
 TEST(Validate, RefusesADefectByItsRule) {
@@ -143,8 +164,8 @@ TEST(Validate, RefusesADefectByItsRule) {
     return text_of(
         {parse_spec(spec), Groups::equal(2, replicas), micro_batches, 2, replicas, clips});
   };
-  const std::map<std::string, std::string> programs = {{"relay", text_of(relay())},
-      {"pipeline", text_of(pipeline())},
+  const std::map<std::string, std::string> programs = {{"relay", text_of(shapes::relay())},
+      {"pipeline", text_of(shapes::pipeline())},
       {"group", plain("tawpipe", 2)},
       {"replicas", plain("1f1b", 2, 2)},
       {"clipped", plain("zb1", 1, 1, true)},
@@ -171,26 +192,11 @@ TEST(Validate, RefusesADefectByItsRule) {
 }
 
 TEST(Validate, RequireValidNamesTheRuleAndTheAction) {
-  const std::string broken = with(text_of(relay()), "a1 x0 after inputs_recv:1", "a1 x0");
+  const std::string broken =
+      changed(text_of(shapes::relay()), "a1 x0 after inputs_recv:1 => a1 x0");
   EXPECT_THAT([&] { require_valid(parse_program(broken)); },
       testing::ThrowsMessage<LogicError>(testing::AllOf(testing::HasSubstr("fresh reads"),
           testing::HasSubstr("'F s1 m0 w0 a1 x0': reads weights w0, which may"))));
-}
-
-/// Sums of several ranks meet anywhere: at a border they join, and what is in both is found.
-TEST(Contributions, AreFoundTwiceWhereverRunsMeet) {
-  using detail::Interval, detail::Sum;
-  const auto twice = [](std::vector<Interval> a, Interval b) {
-    Sum sum(std::move(a));
-    return sum.add(Sum({b}));
-  };
-  EXPECT_EQ(twice({{0, 2}, {5, 7}}, {2, 5}), -1);
-  EXPECT_EQ(twice({{0, 2}}, {1, 3}), 1);
-  EXPECT_EQ(twice({{3, 5}}, {1, 4}), 3);
-  EXPECT_EQ(twice({{3, 5}}, {0, 9}), 3);
-  Sum sum({{0, 2}, {5, 7}});
-  EXPECT_EQ(sum.add(Sum({{2, 5}, {7, 8}, {8, 9}})), -1);
-  EXPECT_EQ(sum.first_missing(0), 9);
 }
 }  // namespace
 }  // namespace minitaw::schedule
