@@ -229,10 +229,7 @@ def test_the_largest_length_fits_and_the_next_does_not(keys, step):
     assert device(seq=largest)["fits"]
     beyond = device(seq=largest + step)
     assert not beyond["fits"] and beyond["largest_seq"] == largest
-
-
-def test_nothing_fits():
-    assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
+    assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory=1M"))
 
 
 def test_json_begins_with_who_made_it_and_notes_what_is_left_out():

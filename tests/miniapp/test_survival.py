@@ -43,6 +43,7 @@ class Job:
     file = pathlib.Path("sweep.h5")
 
     def __init__(self, *options, watchdog=60):
+        pathlib.Path("sweep.toml").write_text(DECK)
         words = [MPIEXEC, "-n", "2", MINITAW, "run", "sweep.toml", "-o", self.file.resolve()]
         words += ["--watchdog", watchdog, "--retry", *options]
         # writes beyond a limit then fail as on a full disk
@@ -162,7 +163,6 @@ def test_no_finished_case_is_lost():
     seed = int(os.environ.get("MINITAW_SEED", time.time()))
     print(f"MINITAW_SEED={seed}")
     chance = random.Random(seed)
-    pathlib.Path("sweep.toml").write_text(DECK)
     for blow in chance.sample([*STRIKES], len(STRIKES)):
         print(blow)
         strike(blow, chance)
@@ -180,7 +180,6 @@ def wait_for(condition, what):
 
 def test_a_second_signal_ends_a_step_that_lasts():
     """Rank 0, and no other, says at once what the first SIGTERM does; finished cases are kept."""
-    pathlib.Path("sweep.toml").write_text(DECK)
     sentence = "minitaw: the run ends after this step; a second signal ends it now\n"
     job = Job(*settings(schedule="ddp", groups=1, seq=9))
     assert job.end()[1] == "" and job.process.returncode == 0
