@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include "instruments/energy/meter.hpp"
 #include "topology/devices.hpp"
@@ -15,7 +14,6 @@ TEST(DeviceMeter, CountsUpwards) {
     GTEST_SKIP() << "this machine has no NVML";
   for (const topology::Device& device : devices) {
     Meter meter(device.uuid, {.cray = "", .rapl = ""});
-    fmt::print("{}: {}\n", device.name, meter.source());
     if (meter.source().find("MIG") != std::string::npos)
       continue;
     EXPECT_EQ(meter.source(), "the device (NVML)");

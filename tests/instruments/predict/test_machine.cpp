@@ -6,31 +6,27 @@
 namespace minitaw::predict {
 namespace {
 TEST(MachineFile, HasUnitsPrefixesAndChanges) {
-  const Machine m = parse_machine(
-      "nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 PB/s'\n"
-      "overhead = '5us'\n[device.bf16]\npeak = '989 TFLOP/s'\n"
-      "products = [['1 GFLOP', '50 TFLOP/s'], ['100 GFLOP', '250 TFLOP/s']]\n"
-      "attention = '300 kFLOP/s'\n[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\n"
-      "latency = '2 ns'\n[between]\nadapters = 2\nrate = '1 B/s'\nlatency = '0.5 ms'\n"
-      "taper = 0.5\n",
-      "m.toml",
-      {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 MiFLOP/s"});
-  EXPECT_EQ(std::tuple(m.ranks(), m.inside), std::tuple(12, Inside::pairs));
+  const Machine m =
+      parse_machine("nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 PB/s'\n"
+                    "overhead = '5us'\n[device.bf16]\npeak = '989 TFLOP/s'\n"
+                    "products = [['1 GFLOP', '50 TFLOP/s'], ['100 GFLOP', '250 TFLOP/s']]\n"
+                    "attention = '300 kFLOP/s'\n[inside]\nrate = '25 GiB/s'\nlatency = '2 ns'\n"
+                    "[between]\nrate = '1 B/s'\n",
+          "m.toml",
+          {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 MiFLOP/s"});
+  EXPECT_EQ(m.ranks(), 12);
   const DeviceSpeed& speed = m.speeds.at(model::Dtype::bf16);
   for (const auto& [found, expected] : {std::pair{m.memory_rate, 2e15},
            {m.overhead, 5e-6},
            {m.inside_rate, 25.0 * (1 << 30)},
            {m.inside_latency, 2e-9},
            {m.rate, 25e9 / 8},
-           {m.latency, 5e-4},
-           {m.taper, 0.5},
            {speed.peak, 2.0 * (1 << 20)},
            {speed.products.at(1e8), 50e12},
            {speed.products.at(1e10), 150e12},  // half way on a logarithmic scale
            {speed.products.at(1e12), 250e12},
            {speed.attention_backward.at(1), 300e3}})
     EXPECT_DOUBLE_EQ(found, expected);
-  EXPECT_EQ(std::tuple(m.adapter_of(0), m.adapter_of(3), m.adapter_of(4)), std::tuple(0, 1, 2));
 }
 
 TEST(MachineFile, OfEachMachineOfTheRepositoryIsValid) {

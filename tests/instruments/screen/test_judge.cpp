@@ -125,8 +125,7 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
           {{70, 70, 70}, 0.5, 1, two, "rank 3", {}},  // two rounds are left
           {{70, 70, 100}, 0.5, 2, two, "", two},
           {{70, 70, 70}, 0.5, 3, half, "rank 3", half},
-          {{60, 60, 60}, 1, 3, most, "rank 3", all},
-          {{60, 60, 100}, 1, 3, most, "", all}}) {
+          {{60, 60, 60}, 1, 3, most, "rank 3", all}}) {
     Measurement products{product}, loads{taken, Rounds(3, {0, 0.01, 0.02, 0.02, 0, nothing})};
     for (const double value : values)
       products.rounds.push_back({100, 100, 100, value, 100, 100});
@@ -138,11 +137,10 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
     EXPECT_EQ(found.loaded, loaded);
     EXPECT_EQ(found.load, load);
   }
-  const Rounds restless = {
-      {50, 100, 100, 60, 100, 100}, {100, 50, 100, 60, 100, 100}, {100, 100, 50, 60, 100, 100}};
-  const Measurement full{taken, Rounds(3, Values(6, 1))};
-  EXPECT_EQ(names(judge({topology::Groups({6}), 1}, {{product, restless}, full})), "")
-      << "where a quarter of the values shows what a load does";
+  // A quarter of the differences exceeds 8.5 %, a deviation of 5.25 %: ten of these are allowed.
+  const Rounds restless = {{100, 105, 100, 60, 105, 100}, {105, 100, 105, 60, 100, 105}};
+  const Measurement full{taken, Rounds(2, Values(6, 1))};
+  EXPECT_EQ(names(judge({topology::Groups({6}), 1}, {{product, restless}, full})), "");
 }
 
 TEST(Judge, TheSmallestLossByHand) {
