@@ -52,10 +52,7 @@ def test_a_case_is_what_its_repetitions_say():
     assert (case.valid, case.tokens_per_s) == (False, 30)  # the median of its valid runs
 
 
-def test_several_files_have_letters():
-    found = record.load_all([SAMPLE, SAMPLE])
-    assert "".join(file.letter for file in found.file) == "AAAAAAABBBBBBB"
-    assert list(record.cases(found).label)[5:9] == ["A5", "A6", "B0", "B1"]
+def test_an_empty_file_is_refused():
     says(refusal_of(record.load_all, [SAMPLE, made("empty.h5")]), "empty.h5 holds no run")
 
 

@@ -157,12 +157,13 @@ def test_scaling_follows_from_rates():
 
 
 def test_files_are_told_apart():
-    """Each has its sentence on the slowest rank."""
+    """Each has a letter, and its sentence on the slowest rank."""
     runs = record.load_all([SAMPLE, SAMPLE])
     runs.file[0].slowest, runs.file[7].slowest = "rank 1 is slow", ""
     book = Book(runs)
     said, *_ = sections.cases_section(book)
     assert "A: Rank 1 is slow." in said and "B: Rank" not in said
+    assert [*book.cases.label][5:9] == ["A5", "A6", "B0", "B1"]
     assert {"tawpipe (A)", "tawpipe (B)"} <= set(book.cases.line)
 
 
