@@ -94,9 +94,8 @@ relay | e1 f1 owned => owned | no rank holds the embeddings
 relay | shards 2~ => shards 2~replicas 2~ | of the other replicas is missing
 replicas | EG f0 @replicas after compute:5 => G0 t0 @replicas | after gradients_recv:1
   => after gradients_recv:2 | of the other replicas twice
-shared | 1 context_gradients reduce_scatter DKV0[1/2] m0 #1 d0 @context0.tails~ =>
-  | context_gradients:2 => context_gradients:1 | context_gradients:4 => context_gradients:3
-  | of the context group is missing
+shared | reduce_scatter DKV0[1/2] m0 #1 d0 => reduce DKV0[1/2] m0 #1 d0 root r1
+  | rank 1 of the context group is missing
 slices | y0 +z0 => y0 z0 | begins
 shared_slices | BW.share s0 m0.0 => BW.share s0 m0.1 | z0 holds
 all waited
