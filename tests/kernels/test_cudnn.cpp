@@ -38,12 +38,12 @@ TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
   CudnnAttention attention(nullptr);
   EXPECT_THROW(attention.forward(grouped, nullptr, nullptr, nullptr, {}, nullptr), LogicError);
   const AttentionSizes other{1, 9, 6, 3, 8};
-  // forward and backward of three parts; the graph of heads is the same wherever they begin
+  // forward and backward of three parts; their graph is the same wherever rows and heads begin
   for (const AttentionPart& part : std::vector<AttentionPart>{grouped,
            other,
            {grouped, {0, 5, 0}},
            {other, {0, 4, 5}, {1, 1}},
-           {other, {0, 4, 5}, {2, 1}}})
+           {other, {3, 4, 5}, {2, 1}}})
     (void)attention.prepare(part);
   EXPECT_EQ(cudnn::state.built, 6);
 }
