@@ -3,6 +3,8 @@
 // what it refuses.
 #include <fstream>
 #include <gmock/gmock.h>
+#include <iterator>
+#include <sstream>
 #include "base/error.hpp"
 #include "plan.hpp"
 
@@ -39,66 +41,56 @@ Kernel writing(const std::string& name, double result) {
   return {name, "T=1", model::Dtype::fp32, {}, 1e-3, made, name};
 }
 
-/// Number of wrong kernels, and what was printed.
-std::pair<int, std::string> verified(const Kernels& kernels) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  const int wrong = verify(kernels, file.get());
-  std::string text(static_cast<std::size_t>(std::ftell(file.get())), ' ');
-  std::rewind(file.get());
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  return {wrong, text};
-}
-
 TEST(Verify, NamesKernelsThatAreOff) {
-  const auto [wrong, text] = verified({writing("right", 1.0001),
+  const Kernels kernels = {writing("right", 1.0001),
       writing("off", 1.1),
       writing("forgetful", 0),
-      writing("broken", nan)});
-  EXPECT_EQ(wrong, 3);
+      writing("broken", nan)};
+  std::FILE* const file = std::tmpfile();
+  EXPECT_EQ(verify(kernels, file), 3);
+  std::rewind(file);
+  std::string text(1000, ' ');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
   EXPECT_THAT(text, HasSubstr("1 of 4 kernels are right"));
   for (const char* name : {"off", "forgetful", "broken"})
     EXPECT_THAT(text, HasSubstr(std::string("WRONG: ") + name + " at T=1"));
   EXPECT_THAT(text, Not(HasSubstr("WRONG: right")));
-  EXPECT_EQ(verified({writing("right", 1)}).first, 0);
 }
 
-std::vector<Shape> shapes(const std::vector<std::string>& words) {
-  return shapes_of(read_options(words));
+std::vector<Shape> shapes(const std::string& line) {
+  std::istringstream words(line);
+  return shapes_of(read_options({std::istream_iterator<std::string>(words), {}}));
 }
 
 TEST(Shapes, AreTheDistinctOnesOfADeck) {
-  const std::string deck = ::testing::TempDir() + "benchmark_plan_deck.toml";
-  std::ofstream(deck)
-      << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\nheads = 2\nvocab "
-         "= 50\n"
-         "ffn = [96, 128]\nseq = [8, 16]\nmicro_batches = 4\ndata = 'synthetic'";
-  const std::vector<Shape> found = shapes({"--deck", deck});
+  const std::string file = ::testing::TempDir() + "benchmark_plan_deck.toml";
+  const std::string deck = "--deck " + file;
+  std::ofstream(file) << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\n"
+                         "heads = 2\nffn = [96, 128]\nseq = [8, 16]\nmicro_batches = 4";
+  const std::vector<Shape> found = shapes(deck);
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
-  for (const Shape& shape : found)
-    EXPECT_EQ(shape.layers, 1);
-  EXPECT_EQ(shapes({"--deck", deck, "--tokens", "33"}).size(), 2);
-  const std::vector<Shape> set = shapes({"--deck", deck, "--set", "seq=5", "--ffn", "7"});
+  EXPECT_EQ(found[0].layers, 1);
+  EXPECT_EQ(shapes(deck + " --tokens 33").size(), 2);
+  const std::vector<Shape> set = shapes(deck + " --set seq=5 --ffn 7");
   ASSERT_EQ(set.size(), 1);
   EXPECT_EQ(std::tuple(set[0].seq, set[0].ffn), std::tuple(5, 7));
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSense) {
-  const std::vector<std::vector<std::string>> wrong = {{"--size", "3"},
-      {"--tokens"},
-      {"--tokens", "0"},
-      {"--tokens", "3x"},
-      {"--tokens", "-1"},
-      {"--heads", "7"},
-      {"--kv-heads", "3"},
-      {"--dtype", "fp16"},
-      {"--set", "seq=3"},
-      {"--deck", "/no.toml"},
-      {"--tokens", "1e3"},
-      {"33"},
-      {"--vocab", "9999999999"},
-      {"--verify", "--markdown", "table.md"}};
-  for (const auto& words : wrong)
-    EXPECT_THROW((void)shapes(words), InputError) << words[0];
+  for (const char* line : {"--size 3",
+           "--tokens",
+           "--tokens 0",
+           "--tokens 1e3",
+           "--heads 7",
+           "--kv-heads 3",
+           "--dtype fp16",
+           "--set seq=3",
+           "--deck /no.toml",
+           "33",
+           "--vocab 9999999999",
+           "--verify --markdown table.md"})
+    EXPECT_THROW((void)shapes(line), InputError) << line;
 }
 }  // namespace
 }  // namespace minitaw::bench
