@@ -25,29 +25,30 @@ def changed(change):
     return resealed(image.getvalue())
 
 
+def without(file):
+    """The attributes of a column that is no more."""
+    attributes = dict(file[COLUMN].attrs)
+    del file[COLUMN]
+    return attributes
+
+
 def instead(**options):
     """Of a column; `options` are those of h5py's create_dataset."""
 
     def change(file):
-        attributes = dict(file[COLUMN].attrs)
-        del file[COLUMN]
-        file.create_dataset(COLUMN, **{"dtype": float, "shape": (7,)} | options)
-        file[COLUMN].attrs.update(attributes)
+        attributes, usual = without(file), dict(dtype=float, shape=(7,))
+        file.create_dataset(COLUMN, **usual | options).attrs.update(attributes)
 
     return changed(change)
 
 
-def removed(file):
-    del file[COLUMN]
-
-
 def linked(file):
-    removed(file)
+    without(file)
     file[COLUMN] = h5py.ExternalLink("other.h5", "/x")
 
 
 def virtual(file):
-    removed(file)
+    without(file)
     layout = h5py.VirtualLayout(shape=(7,), dtype=float)
     layout[...] = h5py.VirtualSource("other.h5", "x", shape=(7,))
     file.create_virtual_dataset(COLUMN, layout)
@@ -64,7 +65,7 @@ def cycle(file):
 BROKEN = {
     "a bit": (WHOLE[:-1000] + bytes([WHOLE[-1000] ^ 4]) + WHOLE[-999:], "changed after"),
     "not HDF5": (resealed(b"hello\n"), "damaged"),
-    "a column less": (changed(removed), "damaged"),
+    "a column less": (changed(without), "damaged"),
     "a longer column": (instead(data=numpy.ones(8), shape=None), "damaged"),
     "texts": (instead(data=[b"x"] * 7, shape=None, dtype="S9"), "damaged"),
     "no seal": (IMAGE, "f.h5 is not a miniTaw result"),
