@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """scripts/compare as a user and a CI job meet it: exit codes, table, JSON alone, a JUnit report that
-the usual readers take. What is said of what: test_comparison.py."""
+usual readers take. What is said of what: test_comparison.py."""
 
 import json
 import math
@@ -41,8 +41,8 @@ BYTES = "memory_measured process_peak device_used bytes_inside bytes_between".sp
 
 
 def test_table_json_and_junit_have_the_figures():
-    """The interval of four repetitions reaches from the least to the largest ratio. All bytes differ
-    by one."""
+    """The interval of four repetitions reaches from the least to the largest ratio. Bytes differ by
+    one."""
     for side, name in enumerate(("base.h5", "new.h5")):
         more = {column: 1000 * i + side for i, column in enumerate(BYTES, 1)}
         more |= dict(case=0, repeats=4, verdict="VALID")

@@ -115,12 +115,12 @@ def predicted(*cases, **more):
 
 def test_points_are_those_of_predictions_that_fit():
     predicted(CASE, CASE | {"settings": SETTINGS | {"schedule": "fsdp"}, "fits": False})
-    for x, y, at, value in (
-        ("seq", "tokens_per_s_rank", 256, 100),
-        ("between.rate", "median_s", 100, 2),
-        ("ranks", "memory_measured", 4, 2 << 20),
+    for words, x, value in (
+        ("", 256, 100),
+        ("--x between.rate --y median_s", 100, 2),
+        ("--x ranks --y memory_measured", 4, 2 << 20),
     ):
-        assert found(f"p.json --x {x} --y {y}") == {("tawpipe", at): value}, (x, y)
+        assert found(f"p.json {words}") == {("tawpipe", x): value}
     told = "left out: 1 of 2 cases (1 × does not fit)"
     assert drawn("p.json --where hidden=4K -o x.svg -o y.svg").endswith(f"y.svg\n{told}\n")
     assert "left out: 1 of 2 cases" in Path("x.svg").read_text()

@@ -118,7 +118,7 @@ def test_all_repetitions_must_be_there():
     ]
 
 
-# small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length.
+# small has lengths 128, 256 and 512 with 8 sequences a step.
 RATE = (1024 / 2 * 2048 / 3 * 4096 / 4) ** (1 / 3)
 
 

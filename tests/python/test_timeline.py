@@ -85,15 +85,15 @@ def traced(words):
 
 def test_a_trace_has_a_process_for_each_rank_and_a_thread_for_each_lane():
     events = traced("--case 0 2")
-    assert len(events) == 10
+    assert [event["ts"] for event in events] == 2 * [125000, 250000, 0, 375000, 1000000]
     assert {
         "ph": "X",
-        "name": "send",
+        "name": "recv",
         "cat": "gradients",
-        "pid": "rank 0: tawpipe, 3 ranks in groups 1+2, 128 tokens (measured)",
-        "tid": "gradients_send",
-        "ts": 250000,
-        "dur": 500000,
+        "pid": "rank 2: tawpipe, 3 ranks in groups 1+2, 128 tokens (measured)",
+        "tid": "gradients_recv",
+        "ts": 0,
+        "dur": 750000,
         "args": {"payload": "gradient", "shard": 2, "micro_batch": 1, "link": 3},
     } in events
     assert {event["pid"][:6] for event in traced("--case 0 --ranks 0 2")} == {"rank 0", "rank 2"}
