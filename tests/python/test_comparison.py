@@ -50,7 +50,8 @@ def compared(rules={}, session={}, base={}, **changed):
 def in_turn(pairs, **rules):
     """Pairs of files; in the new one the cases are slower by these factors. Both of a pair see the
     same drift."""
-    base, new = [], []
+    base = []
+    new = []
     for pair, factors in enumerate(pairs):
         for side, powers in ((base, 0), (new, 1)):
             steps = [(1.5 + math.sin(pair)) * factor**powers for factor in factors]
@@ -86,7 +87,8 @@ def test_one_change_is_told_by_its_aspect_alone(changed, rules, name, word):
     found = compared(rules, **changed)
     assert words_of(found, name) == [word]
     others = {aspect.outcome for key, aspect in found.cases[0].aspects.items() if key != name}
-    assert others == {"same"} and found.outcome == ("same" if word in ("SAME", "LESS") else "worse")
+    assert others == {"same"}
+    assert found.outcome == ("same" if word in ("SAME", "LESS") else "worse")
 
 
 def test_losses_agree_within_limits_of_the_type():
@@ -110,9 +112,11 @@ def test_files_without_partners_are_repetitions():
     base, new = ([file_of(measured(of)) for _ in range(n)] for n, of in ((5, 1), (4, 1.3)))
     assert time_of(compare(base, new)).word == "SLOWER"
     few = compare(base[:3], new)
-    assert "too few repetitions (3 and 4) for" in few.text() and few.word == "AMBIGUOUS"
+    assert "too few repetitions (3 and 4) for" in few.text()
+    assert few.word == "AMBIGUOUS"
     one = compare(base[:1], new[:1])
-    assert one.notes[-1].startswith("there is one file of each") and few.notes == []
+    assert one.notes[-1].startswith("there is one file of each")
+    assert few.notes == []
 
 
 def test_looks_share_the_risk_of_same_too():
@@ -168,9 +172,11 @@ def test_cases_are_matched_by_their_settings():
         return [file_of(*(measured(repetitions=4, seq=length) for length in lengths))]
 
     both = compare(files(64, 32), files(256, 64))
-    assert [one.case.seq for one in both.cases] == [64] and both.word == "SAME"
+    assert [one.case.seq for one in both.cases] == [64]
+    assert both.word == "SAME"
     (old,), (new,) = both.only_base, both.only_new
-    assert "32 tokens" in old and "256 tokens" in new
+    assert "32 tokens" in old
+    assert "256 tokens" in new
     assert {f"only in the base: {old}", f"only in the new one: {new}"} <= {*both.notes}
     lacks = f"REGRESSION: 1 of the base's cases missing in the new one, first {old}"
     assert compare(files(64, 32), files(64), missing="fail").text() == lacks
@@ -223,7 +229,8 @@ def test_what_a_process_holds_beside_the_step_is_noise_up_to_32_mib():
 def test_validity_is_compared():
     bad, good = ([file_of(measured(**of))] for of in (FAILED, {}))
     repaired = compare(bad, good)
-    assert words_of(repaired, "verdict") == ["REPAIRED"] and repaired.outcome == "same"
+    assert words_of(repaired, "verdict") == ["REPAIRED"]
+    assert repaired.outcome == "same"
     assert "valid" in refusal_of(compare, bad, bad)
 
 
@@ -232,7 +239,8 @@ def test_a_run_that_failed_takes_its_pair_along():
     new = [file_of(measured(**(FAILED if i == 3 else {}))) for i in range(7)]
     found = compare(base, new)
     assert list(found.cases[0].times.base.index) == [0, 1, 2, 4, 5, 6]
-    assert words_of(found, "time", "verdict") == ["SAME", "BROKEN"] and found.outcome == "worse"
+    assert words_of(found, "time", "verdict") == ["SAME", "BROKEN"]
+    assert found.outcome == "worse"
 
 
 def test_another_program_is_noted():

@@ -36,7 +36,8 @@ def instead(**options):
     """Of a column; `options` are those of h5py's create_dataset."""
 
     def change(file):
-        attributes, usual = without(file), dict(dtype=float, shape=(7,))
+        attributes = without(file)
+        usual = dict(dtype=float, shape=(7,))
         file.create_dataset(COLUMN, **usual | options).attrs.update(attributes)
 
     return changed(change)
@@ -136,7 +137,8 @@ def test_control_characters_are_replaced():
     said = {runs.schedule[3], session["compiler"], slowest}
     assert said == {"\ufffd]0;owned\ufffd\ufffd"}
     done = minitaw("show", "f.h5")
-    assert "owned" in done.stdout and not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}
+    assert "owned" in done.stdout
+    assert not {"\x1b", "\x07"} & {*done.stdout, *done.stderr}
 
 
 def piped(where):
@@ -150,4 +152,5 @@ def test_a_full_disk_is_told():
 
 def test_a_reader_that_has_seen_enough_ends_a_command_quietly():
     done = piped("| true")
-    assert done.returncode in (0, 1) and done.stderr == ""
+    assert done.returncode in (0, 1)
+    assert done.stderr == ""

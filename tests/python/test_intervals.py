@@ -46,7 +46,8 @@ def test_others_end_at_ranks_of_mann_and_whitney(confidence, n, m, rank):
     """As the exact tables have them; the differences of these samples are 0 .. n m - 1, of which
     the normal distribution says for 50 and 50: 1250 - 1.960 sqrt(2500 101 / 12), less than one
     off."""
-    base, new = -numpy.arange(n) / 1e4, n * numpy.arange(m) / 1e4
+    base = -numpy.arange(n) / 1e4
+    new = n * numpy.arange(m) / 1e4
     ends = (rank - 1) / 1e4, (n * m - 1) / 2e4, (n * m - rank) / 1e4
     assert ends_of(False, base, new, confidence) == (ends if rank else None)
 
@@ -66,10 +67,12 @@ def test_an_interval_is_judged_by_the_threshold(low, high, says):
     interval = Interval(low, (low + high) / 2, high)
     word, why = judge(interval, interval, Rules(threshold("5%")))
     expected, _, reason = says.partition(" ")
-    assert word == expected and reason in why
+    assert word == expected
+    assert reason in why
 
 
 def test_one_of_many_must_be_beyond_the_threshold_with_them_all():
     for alone, sure in ((0.8, 0.9), (0.7, 1)), ((1.1, 1.2), (1, 1.3)):
-        low, high = Interval(alone[0], 1, alone[1]), Interval(sure[0], 1, sure[1])
+        low = Interval(alone[0], 1, alone[1])
+        high = Interval(sure[0], 1, sure[1])
         assert judge(low, high, Rules(), 3)[0] == "AMBIGUOUS"

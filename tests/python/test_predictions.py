@@ -121,7 +121,8 @@ def test_cases_that_do_not_fit_are_left_out():
     size = f"--machine-set=device.memory={(middle + most) / 2e6:.3f} MB"
     fitting = predicted(*three, size, "--fitting")
     kept = [case | {"fits": True} for case in every if case["memory_bytes"] < most]
-    assert len(kept) == 2 and fitting["cases"] == kept
+    assert len(kept) == 2
+    assert fitting["cases"] == kept
     assert "left out for lack of memory: 1 case" in fitting["notes"]
 
 
@@ -144,7 +145,8 @@ def test_a_predicted_step_has_every_action_of_the_program():
 def test_of_replicas_that_are_alike_one_is_predicted():
     (alike,) = timelines(ranks=24, groups=3, replicas=3, micro_batches=24, layers=8)
     title = "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)"
-    assert alike.heading == title and "DGX H100" in alike.note
+    assert alike.heading == title
+    assert "DGX H100" in alike.note
 
 
 def test_all_cases_of_a_deck_are_predicted_in_its_order():

@@ -19,10 +19,14 @@ def test_each_setting_of_a_file_has_one_meaning():
 
 def test_figures_of_a_run():
     run, failed = SEEN.iloc[4], SEEN.iloc[6]
-    assert run.median_s == 2.25 and list(record.samples(run)) == [0.75, 1.75, 2.75, 3.75]
-    assert run.valid and record.session_of(run) is run.file.sessions[2]
-    assert run.doubt.startswith("noisy: quartiles") and record.tokens_of(run) == 12 * 512
-    assert not failed.valid and record.reason_of(failed) == "error: out of memory"
+    assert run.median_s == 2.25
+    assert list(record.samples(run)) == [0.75, 1.75, 2.75, 3.75]
+    assert run.valid
+    assert record.session_of(run) is run.file.sessions[2]
+    assert run.doubt.startswith("noisy: quartiles")
+    assert record.tokens_of(run) == 12 * 512
+    assert not failed.valid
+    assert record.reason_of(failed) == "error: out of memory"
     assert record.array(run, "none").size == 0
 
 
@@ -45,7 +49,8 @@ def test_a_case_is_what_its_repetitions_say():
     assert list(table.repetition) == [0, 1, 0, 2, 0, 1]
     assert list(table.run) == [0, 4, 2, 3, 5, 6]
     first, *others = record.rows_of(record.cases(table))
-    assert first.valid and (first.tokens_per_s, first.samples, len(first.runs)) == (20, 12, 3)
+    assert first.valid
+    assert (first.tokens_per_s, first.samples, len(first.runs)) == (20, 12, 3)
     verdicts = ["INVALID: 2 of 3 repetitions", "INVALID: error: out of memory"]
     assert [case.verdict for case in others] == verdicts
     case = record.cases(record.load(made("broken.h5", *runs, of_three(0, base=6)))).iloc[0]

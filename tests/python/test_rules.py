@@ -29,7 +29,8 @@ def result_of(words):
     deck = dict(ranks=16, status="ok", verdict="VALID", noise=0, lost=0, says="VALID", later={})
     deck |= subject.read_size(name) | tomllib.loads("\n".join(words))
     deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
-    runs, every = [], itertools.product(deck["schedule"][:2], deck["seq"])
+    runs = []
+    every = itertools.product(deck["schedule"][:2], deck["seq"])
     for case, (schedule, seq) in enumerate(every):
         row = {"median_s": 2.0 + case} | deck | dict(case=case, schedule=schedule, seq=seq)
         row |= deck.get({0: "first", 1: "second"}.get(case), {})
@@ -123,7 +124,8 @@ RATE = (1024 / 2 * 2048 / 3 * 4096 / 4) ** (1 / 3)
 
 
 def test_medians_follow_from_samples():
-    faster, drift = result_of("small"), result_of("small")
+    faster = result_of("small")
+    drift = result_of("small")
     faster.loc[3, "median_s"] /= 2
     says = "run 3 says VALID, step 1 s, but its samples and bytes say VALID, step 2 s"
     assert broken(faster) == [says]
@@ -135,10 +137,12 @@ def test_medians_follow_from_samples():
 
 
 def test_tiers_go_with_commits():
-    other, result = "ba9876543210", result_of("small")
+    other = "ba9876543210"
+    result = result_of("small")
     assert broken(result, "baseline", SESSION["git_hash"] + "cdef") == []
     assert broken(result, "ported", other) == []
-    left, kept = broken(result, "baseline", other), broken(result, "ported", SESSION["git_hash"])
+    left = broken(result, "baseline", other)
+    kept = broken(result, "ported", SESSION["git_hash"])
     assert left == ["tier baseline, but its commit is not the published one"]
     assert kept == ["tier ported, but its commit is the published one"]
 
@@ -197,7 +201,8 @@ def test_an_archive_has_the_records_and_the_verdict():
         assert checked("both.tar.gz", code=1) == said
         one = checked("a.h5 --tier ported --published ba9876543210")
     assert "official: yes (small, ported)\n" in one
-    assert said.startswith("# a.h5\nrate of small: ") and "\n# b.h5\nestimate of medium: " in said
+    assert said.startswith("# a.h5\nrate of small: ")
+    assert "\n# b.h5\nestimate of medium: " in said
     with tarfile.open("both.tar.gz") as packed:
         content = {name: packed.extractfile(name).read() for name in packed.getnames()}
     sample = SAMPLE.read_bytes()
@@ -227,7 +232,8 @@ def test_archives_that_cannot_be_are_refused():
     Path("a.tar.gz").write_bytes(whole)
     Path("cut.tar.gz").write_bytes(whole[: len(whole) // 2])
     refuses("check-rules", REFUSED)
-    assert Path("a.tar.gz").read_bytes() == whole and not Path("x.tar.gz").exists()
+    assert Path("a.tar.gz").read_bytes() == whole
+    assert not Path("x.tar.gz").exists()
 
 
 FOREIGN = """

@@ -57,7 +57,8 @@ def test_messages_of_a_lane_that_overlap_have_a_row_each():
     many = made([4, 5], rows, kind=kinds, lane=kinds)
     longer = made([1], dict(rank=[0], link=-1, begin=0.0, end=3.0))
     axes, _ = draw([many, longer]).axes
-    assert axes.get_xlim() == (0, 3) and len(shapes(axes, LineCollection)) == 2
+    assert axes.get_xlim() == (0, 3)
+    assert len(shapes(axes, LineCollection)) == 2
     threads = [event["tid"] for event in json.loads(trace([many]))["traceEvents"]]
     assert threads == ["send", "recv", "send 2", "recv", "send", "recv"]
 
@@ -70,7 +71,8 @@ def test_of_many_ranks_some_are_shown():
     rows = dict(rank=range(4000), link=[*range(2000)] * 2, begin=begin, end=end)
     groups = [8] * 500
     few = made(groups, rows)
-    assert set(few.events["rank"]) == set(range(32)) and few.length == 2
+    assert set(few.events["rank"]) == set(range(32))
+    assert few.length == 2
     assert set(few.events.moving) == {0.5}
     some = made(groups, rows, [9, 10, 3999, 5000])
     assert some.heading == "x; 3 of the ranks, chosen by --ranks"

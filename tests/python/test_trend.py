@@ -44,7 +44,8 @@ def test_a_lasting_change_is_marked_once_and_there(factor):
 
 
 def test_small_or_short_changes_have_no_mark():
-    assert marks(noisy(1, 1.02)) == {} and [*marks(noisy(1, 1.3, 1))] == [15, 30]
+    assert marks(noisy(1, 1.02)) == {}
+    assert [*marks(noisy(1, 1.3, 1))] == [15, 30]
     exact = 1 + 0.001 * (numpy.arange(30) * 7 % 10)  # spread over less than a percent
     exact[12:14] *= 1.5
     assert marks(exact) == {}
@@ -62,7 +63,8 @@ def test_all_comparisons_share_the_risk():
     assert history.least_count(0.05) == 14
     rising = 1 + 0.01 * numpy.arange(14)
     rising[7:] += 1
-    assert marks(rising[:13]) == {} and marks(rising) == {7: 2.04}
+    assert marks(rising[:13]) == {}
+    assert marks(rising) == {7: 2.04}
 
 
 # Files.
@@ -104,10 +106,12 @@ def test_a_change_is_told_where_it_began():
     rows = first.splitlines()[2:-1]
     assert [row.split()[:2] for row in rows] == [[DAYS[i], f"c{i:02}"] for i in range(23)]
     assert [i for i, row in enumerate(rows) if not row.endswith("%")] == [10, 14]
-    assert "spread 1.0 %" in rows[0] and rows[10].endswith("  noisy, does not count")
+    assert "spread 1.0 %" in rows[0]
+    assert rows[10].endswith("  noisy, does not count")
     change = re.search("slower: step [+]20..% against the 13 runs before$", rows[14])[0]
     told = f"# {change}, since {DAYS[14]} (9 runs); changes below 3.0% would not be seen"
-    assert told in first and first.endswith("; 1 noisy run did not count\n")
+    assert told in first
+    assert first.endswith("; 1 noisy run did not count\n")
     assert "# no change in 22 runs; " in second
     closing = text.splitlines()[-1]
     assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: tawpipe, ")
@@ -116,7 +120,8 @@ def test_a_change_is_told_where_it_began():
     line, hollow, other, _ = axes.lines
     assert len(line.get_xdata()) == len(other.get_xdata()) == 23
     assert line.get_ydata()[22] == pytest.approx(1 / 1.2, abs=0.005)
-    assert hollow.get_xdata() == line.get_xdata()[10] and hollow.get_markerfacecolor() == "white"
+    assert hollow.get_xdata() == line.get_xdata()[10]
+    assert hollow.get_markerfacecolor() == "white"
     (mark,) = axes.texts
     assert (mark.get_text(), mark.xy[0]) == ("▼", line.get_xdata()[14])
 
@@ -132,7 +137,8 @@ def test_a_change_is_told_where_it_began():
 )
 def test_only_a_new_slowdown_fails_if_asked(factors, options, closing, also):
     text = said(factors, *options)
-    assert f"TREND: {closing}" in text and also in text
+    assert f"TREND: {closing}" in text
+    assert also in text
 
 
 def test_each_case_has_a_history_on_each_machine():
