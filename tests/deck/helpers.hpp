@@ -35,14 +35,12 @@ inline std::string refusal(const std::string& text,
 inline std::vector<std::vector<std::string>> rows_of(const std::string& table) {
   std::vector<std::vector<std::string>> rows;
   std::istringstream lines(table);
-  for (std::string line, cell; std::getline(lines, line);) {
-    std::istringstream cells(line);
-    for (rows.emplace_back(); std::getline(cells, cell, '|');)
-      rows.back().push_back(cell);
-    if (rows.back().empty())
-      rows.pop_back();
-    else
-      rows.back().resize(5);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty())
+      continue;
+    std::vector<std::string>& row = rows.emplace_back();
+    for (std::istringstream cells(line); std::getline(cells, row.emplace_back(), '|');) {}
+    row.resize(5);
   }
   return rows;
 }

@@ -4,15 +4,10 @@
 
 namespace minitaw::deck {
 namespace {
-const std::string good = R"(# a sweep
+const std::string good = small + R"(# a sweep
 schedule = ["ddp", "tawpipe:cco=off"]
-ranks = [2, 4]
 groups = [1, 2, "1+1"]
-layers = 8
-hidden = "1K"
-heads = 8
 dtype = "bf16"
-seq = [64, "1K"]
 tokens_per_micro_batch = "1K"
 learning_rate = 1e-3
 )";
@@ -24,9 +19,7 @@ const std::vector<std::string> pieces = {"[",
     ",",
     "9999999G",
     "-1",
-    "1e30",
     "nan",
-    "true",
     "[a]\n",
     "#",
     "{}",
@@ -35,21 +28,10 @@ const std::vector<std::string> pieces = {"[",
     "1979-05-27",
     "serial"};
 
-class Mutator {
-public:
-  std::string mutate(std::string text) {
-    for (std::size_t n = 1 + below(3); n > 0; --n)
-      step(text);
-    return text;
-  }
-
-private:
-  std::size_t below(std::size_t end) {
-    return std::uniform_int_distribution<std::size_t>(0, std::max<std::size_t>(end, 1) - 1)(
-        random_);
-  }
-
-  void step(std::string& text) {
+/// Damages a text at one to three places.
+std::string damaged(std::string text, std::mt19937& random) {
+  const auto below = [&](std::size_t end) { return end == 0 ? 0 : random() % end; };
+  for (std::size_t n = 1 + below(3); n > 0; --n) {
     const std::string& piece = pieces[below(pieces.size())];
     const std::size_t at = below(text.size());
     const std::size_t equals = text.find("= ", at);
@@ -62,36 +44,27 @@ private:
         text.replace(equals + 2, text.find('\n', equals) - equals - 2, piece);
     }
   }
+  return text;
+}
 
-  std::mt19937 random_{20260718};
-};
-
-/// Whether it is accepted. A refusal is one line; anything else that is thrown fails the test.
+/// A refusal is one line; anything else that is thrown fails the test.
 bool accepted(const std::string& text, const std::vector<std::string>& overrides) {
-  try {
-    EXPECT_FALSE(make(text, overrides).cases.empty()) << text;
-    return true;
-  } catch (const InputError& error) {
-    const std::string message = error.what();
-    EXPECT_TRUE(!message.empty() && std::ranges::none_of(message, [](unsigned char c) {
-      return c < 0x20 || c == 0x7f;
-    })) << text;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what() << "\nfor the deck:\n" << text;
-  }
-  return false;
+  const std::string said =
+      test::refusal_of([&] { EXPECT_FALSE(make(text, overrides).cases.empty()) << text; });
+  EXPECT_EQ(said, printable(said, said.size())) << text;
+  return said.empty();
 }
 
 TEST(Fuzz, DamagedDecksAndOverridesParseOrAreRefused) {
   const std::vector<std::string> overrides = {
       "seq= 1K,2K", "groups= 1+2", "schedule= tawpipe:cco=off", "heads= [4, 8]"};
   EXPECT_TRUE(accepted(good, {}));
-  Mutator mutator;
+  std::mt19937 random(20260718);
   int taken = 0;
   constexpr int rounds = 3000;
-  for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i) {
-    taken += accepted(mutator.mutate(good), {}) ? 1 : 0;
-    (void)accepted(small, {mutator.mutate(overrides[i % overrides.size()])});
+  for (int i = 0; i < rounds && !HasFailure(); ++i) {
+    taken += accepted(damaged(good, random), {}) ? 1 : 0;
+    accepted(small, {damaged(overrides[i % overrides.size()], random)});
   }
   EXPECT_GT(taken, rounds / 100) << "both sides must be reached";
   EXPECT_LT(taken, rounds / 2);
