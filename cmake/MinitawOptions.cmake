@@ -44,14 +44,22 @@ if(MINITAW_SANITIZE)
   endif()
 endif()
 
-# For code that need not be fast: command lines, files, texts, and the tests' own, as what they test is in libraries. It takes a third less
-# time to compile. A precompiled header must have the same level.
-if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
-  set(minitaw_cold_options $<$<CONFIG:Release>:-O1>)
+# Code that need not be fast, as command lines, files and texts, is compiled in a third less time. A precompiled header serves two levels of
+# optimisation if the options of the processor agree: GCC sets two of them from -O2 on.
+set(minitaw_cold_options -O1)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND minitaw_cold_options -mvzeroupper -munroll-only-small-loops)
+endif()
+if(Kokkos_ENABLE_CUDA)  # nvcc takes one level
+  set(minitaw_cold_options "")
 endif()
 
+function(minitaw_cold target)
+  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:${minitaw_cold_options}>")
+endfunction()
+
 function(minitaw_compile_as_test target)
-  target_compile_options(${target} PRIVATE ${minitaw_cold_options})
+  minitaw_cold(${target})
   if(NOT MINITAW_SANITIZE STREQUAL "thread")
     set_target_properties(${target} PROPERTIES MINITAW_JUDGES ON)
   endif()
@@ -72,11 +80,15 @@ function(minitaw_includes target folder)
   endif()
 endfunction()
 
-# minitaw_library(TARGET FOLDER SOURCES file ... [PUBLIC library ...] [PRIVATE library ...]): a static library whose headers are in
-# src/FOLDER, see minitaw_includes(). Those of PRIVATE libraries are not seen by who links it.
+# minitaw_library(TARGET FOLDER SOURCES file ... [PUBLIC library ...] [PRIVATE library ...] [FAST]): a static library whose headers are in
+# src/FOLDER, see minitaw_includes(). Those of PRIVATE libraries are not seen by who links it. FAST: a step spends its time there; others
+# are minitaw_cold().
 function(minitaw_library target folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "FAST" "" "SOURCES;PUBLIC;PRIVATE")
   add_library(${target} STATIC ${arg_SOURCES})
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   minitaw_includes(${target} ${folder})
+  if(NOT arg_FAST)
+    minitaw_cold(${target})
+  endif()
 endfunction()

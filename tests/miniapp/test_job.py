@@ -77,7 +77,12 @@ def test_a_deck_runs_once():
 
 
 @pytest.mark.parametrize(
-    "changes, file, word", [({"heads": 3}, "no.h5", "heads"), ({}, "no/such/folder.h5", "folder")]
+    "changes, file, word",
+    [
+        ({"heads": 3}, "no.h5", "heads"),
+        ({"dtype": "bf16", "attention": "host"}, "no.h5", "attention = host"),
+        ({}, "no/such/folder.h5", "folder"),
+    ],
 )
 def test_bad_input_ends_on_every_rank(changes, file, word):
     """Also where only rank 0 finds it."""
