@@ -16,7 +16,7 @@ function(minitaw_version target source)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
   string(STRIP "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}" flags)
   get_target_property(options minitaw_options INTERFACE_COMPILE_OPTIONS)
-  list(FILTER options EXCLUDE REGEX "^-W")
+  list(FILTER options EXCLUDE REGEX "^(-W|--param)")
   list(JOIN options " " options)
   string(STRIP "${flags} ${options}" flags)
   string(REGEX REPLACE "[^ =]*/[^ ]*" "(path)" flags "${flags}")  # records tell of no folders

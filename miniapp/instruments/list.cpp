@@ -20,7 +20,9 @@ namespace {
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
-  throw InputError("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno));
+  throw InputError("{}: {}; it belongs beside minitaw: build the target minitaw_predictor",
+      program.string(),
+      std::strerror(errno));
 }
 #endif
 }  // namespace
