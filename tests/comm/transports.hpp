@@ -197,12 +197,12 @@ struct World {
   /// Executes messages: what is sent in order on one lane, what is received on another one at the
   /// same time.
   void exchange(const std::vector<Message>& messages) {
-    Queues queues;
+    Queues by_lane;
     for (const Message& message : messages) {
       const Lane lane = message.send ? Lane::inputs_send : Lane::inputs_recv;
-      queues[index_of(lane)].push_back([=, this] { return transport.start(lane, message); });
+      by_lane[index_of(lane)].push_back([=, this] { return transport.start(lane, message); });
     }
-    by_one_thread(std::move(queues), 0);
+    by_one_thread(std::move(by_lane), 0);
     fake.finish();
   }
 };
