@@ -41,9 +41,12 @@ struct Published {
 
   std::uint64_t between(Traffic kind) const { return matrix.between(program.groups, kind); }
 
-  /// From any rank to any other.
+  /// From any rank to any other, also of another replica, which has no place in the groups.
   std::uint64_t all(Traffic kind) const {
-    return between(kind) + matrix.inside(program.groups, kind);
+    std::uint64_t sum = 0;
+    for (const auto& [link, cell] : matrix.cells())
+      sum += cell[index_of(kind)];
+    return sum;
   }
 
   std::uint64_t all_shards() const { return all(Traffic::weights) + all(Traffic::gradients); }
