@@ -50,13 +50,13 @@ if(MINITAW_SANITIZE)
 endif()
 
 # Code that need not be fast, as command lines, files and texts, is compiled in a third less time. A precompiled header serves two levels of
-# optimisation if the options of the processor agree: GCC sets two of them from -O2 on.
-set(minitaw_cold_options -O1)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND minitaw_cold_options -mvzeroupper -munroll-only-small-loops)
-endif()
-if(Kokkos_ENABLE_CUDA)  # nvcc takes one level
-  set(minitaw_cold_options "")
+# optimisation if the options of the processor agree: GCC sets two of them from -O2 on, on x86, and others elsewhere.
+if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(minitaw_cold_options -O1)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(minitaw_cold_options -O1 -mvzeroupper -munroll-only-small-loops)
+  endif()
 endif()
 
 function(minitaw_cold target)
@@ -86,8 +86,8 @@ function(minitaw_includes target folder)
 endfunction()
 
 # minitaw_library(TARGET FOLDER SOURCES file ... [PUBLIC library ...] [PRIVATE library ...] [FAST]): a static library whose headers are in
-# src/FOLDER, see minitaw_includes(). Those of PRIVATE libraries are not seen by who links it. FAST: a step spends its time there; others
-# are minitaw_cold().
+# src/FOLDER, see minitaw_includes(). Those of PRIVATE libraries are not seen by who links it. FAST: steps, programs of
+# schedules or predictions spend their time there; others are minitaw_cold().
 function(minitaw_library target folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "FAST" "" "SOURCES;PUBLIC;PRIVATE")
   add_library(${target} STATIC ${arg_SOURCES})
