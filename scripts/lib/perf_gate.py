@@ -3,6 +3,7 @@
 with both in turn on this machine and lets scripts/compare judge; measures on while that says
 AMBIGUOUS."""
 
+import argparse
 import itertools
 import os
 import pathlib
@@ -12,36 +13,33 @@ import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 from minitaw.numbers import plural  # noqa: E402
+from minitaw.outputs import output_options, with_refusals  # noqa: E402
 
-LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
+LEAST = 12  # pairs of each deck before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
 # Options of scripts/compare that take a value.
-JUDGING = "threshold memory-threshold confidence quantile allow missing junit".split()
+JUDGING = "threshold quantile allow missing".split()
+# One rank needs no second core, and decides within seconds on any machine. Then two, of tiny steps
+# that communicate.
+USUAL = [("computing", "gate.toml", 1), ("communication", "gate-communication.toml", 2)]
+NIGHTLY = [("all schedules", "nightly.toml", 2), ("a long sequence", "nightly-long.toml", 1)]
 
 
-class Stage(NamedTuple):
-    """What is measured until it is decided, after the stages before."""
+@dataclass
+class Stage:
+    """What is measured until it is decided."""
 
     title: str
     deck: pathlib.Path
     ranks: int
-
-
-def decks(*stages):
-    return [Stage(title, ROOT / "inputs" / deck, ranks) for title, deck, ranks in stages]
-
-
-DEFAULT = decks(("computing", "gate.toml", 1), ("communication", "gate-communication.toml", 2))
-NIGHTLY = [
-    *DEFAULT,
-    *decks(("all schedules", "nightly.toml", 2), ("a long sequence", "nightly-long.toml", 1)),
-]
+    pairs: int = 0  # measured
+    rows: slice = slice(0)  # of the table of compare
 
 
 def say(text):
@@ -53,8 +51,9 @@ def parse():
         prog="scripts/perf-gate",
         usage="scripts/perf-gate [BASE] [OPTION ...]",
         description=__doc__,
-        epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be "
-        "compared (docs/compare.md).",
+        parents=[output_options()],
+        epilog="Exit code: 0 same or faster, 1 a regression, 2 nothing can be compared, 3 not "
+        "decided (docs/compare.md).",
     )
     add = parser.add_argument
     add(
@@ -115,14 +114,6 @@ def add_programs(add):
             help="how to start a program that is there already, up to its name; nothing is built; "
             "{ranks} in it becomes the number of ranks",
         )
-    add(
-        "--strict",
-        dest="judging",
-        action="append_const",
-        const="--strict",
-        default=[],
-        help="as of scripts/compare, and so are:",
-    )
     for name in (*JUDGING, "set"):
         add(
             f"--{name}",
@@ -148,11 +139,10 @@ def check(options):
 
 
 def stages_of(options):
-    """One rank needs no second core, and decides within seconds on any machine. Then two, of tiny
-    steps that communicate."""
     if options.deck:
-        return [Stage("", options.deck, options.ranks or 2)]
-    return NIGHTLY if options.nightly else DEFAULT
+        return [Stage(options.deck.stem, options.deck, options.ranks or 2)]
+    decks = USUAL + NIGHTLY * options.nightly
+    return [Stage(title, ROOT / "inputs" / deck, ranks) for title, deck, ranks in decks]
 
 
 def looks_of(most):
@@ -264,32 +254,12 @@ def measure(options, program, name, stage):
         raise BadInput(f"the run {name} failed (exit code {code}): see {said}; {told}")
 
 
-def judge(options):
-    """The exit code of compare, and what it says. It needs libraries that the programs to be
-    compared may do without."""
-    looks = len(looks_of(options.rounds)) * len(options.stages)
-    words = [ROOT / "scripts/env", "python3", ROOT / "scripts/compare"]
-    for side in ("base", "new"):
-        words += [f"--{side}", *sorted(options.output.glob(f"{side}-*.h5"))]
-    words += ["--looks", str(looks), *options.judging]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    # Python's own errors have the exit code of a regression.
-    if done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout:
-        nothing = f"scripts/compare ended with exit code {done.returncode} and said nothing"
-        told = done.stderr.strip().splitlines() or [nothing]
-        raise BadInput(told[-1].removeprefix("compare: "))
-    (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
-    return done.returncode, done.stdout
+# What compare says.
 
 
 def rows_of(said):
-    """Those of compare's table, in words."""
+    """Those of its table, in words."""
     return [line.split() for line in said.splitlines() if line.startswith(" ")]
-
-
-def undecided(said):
-    """How many cases' times are AMBIGUOUS."""
-    return sum(row[12] == "AMBIGUOUS" for row in rows_of(said))
 
 
 def verdict(said):
@@ -297,92 +267,128 @@ def verdict(said):
     return said.rpartition("\nCOMPARISON: ")[2].split(":")[0].strip()
 
 
-def tell(text, said):
-    """How far it is, with the ratio of the last case."""
-    for row in rows_of(said)[-1:]:
-        text += f": new / base {row[9]}"
-        text += f" ({row[10]} to {row[11]})" if row[10] != "-" else ""
-    say(text)
+@dataclass
+class Gate:
+    """What was measured, and what compare said of it last."""
 
+    options: argparse.Namespace
+    programs: dict
+    began: float
+    longest: float = 0.0  # seconds of a pair
+    code: int = 0
+    said: str = ""
 
-def measure_stage(options, programs, stage, before, began, ends_at):
-    """Pairs: base first, then new first. Exit code of compare, and what it says.
+    def seconds(self):
+        return time.monotonic() - self.began
 
-    The first pair is compared at once, so that bad options show early, and is no verdict. `before`:
-    cases of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from
-    `began`.
-    """
-    longest = 0.0
-    title = f"{stage.title}, " * bool(stage.title)
-    looks = looks_of(options.rounds)
-    for number in itertools.count(1):
-        begin = time.monotonic()
-        for side in ("base", "new") if number % 2 else ("new", "base"):
-            measure(options, programs[side], f"{side}-{number:03}", stage)
-        longest = max(longest, time.monotonic() - begin)
-        late = time.monotonic() - began + longest > ends_at
-        looked = number in looks or late
-        if looked or number == 1:
-            code, said = judge(options)
-        ends = looked and (
-            late
-            or number >= options.rounds
-            or verdict(said) == "REGRESSION"
-            or undecided(said) <= before
+    def has_time(self):
+        """For another pair; the first one needs none."""
+        return not self.said or self.seconds() + self.longest <= self.options.limit
+
+    def is_open(self, stage):
+        return self.code == 3 and any(
+            row[12] == "AMBIGUOUS" for row in rows_of(self.said)[stage.rows]
         )
-        if looked:  # a single pair tells nothing
-            seconds = f"{time.monotonic() - began:.0f} s"
-            tell(f"{title}pair {number} of {options.rounds}, {seconds}", said)
-        if ends:
-            return code, said
+
+    def judge(self, *more):
+        """By scripts/compare. It needs libraries that the programs to be compared may do
+        without."""
+        options = self.options
+        looks = len(looks_of(options.rounds)) * len(options.stages)
+        words = [ROOT / "scripts/env", "python3", ROOT / "scripts/compare", "--looks", str(looks)]
+        for side in ("base", "new"):
+            words += [f"--{side}", *sorted(options.output.glob(f"{side}-*.h5"))]
+        for name in ("junit", "markdown"):
+            path = getattr(options, name)
+            words += [f"--{name}", path] if path else []
+        words += [*options.judging, *more]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        # Python's own errors have the exit code of a regression.
+        if done.returncode not in (0, 1, 3) or "\nCOMPARISON: " not in done.stdout:
+            nothing = f"scripts/compare ended with exit code {done.returncode} and said nothing"
+            told = done.stderr.strip().splitlines() or [nothing]
+            raise BadInput(told[-1].removeprefix("compare: "))
+        (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
+        self.code, self.said = done.returncode, done.stdout
+
+    def measure_pair(self, stage):
+        """Base first, then new first."""
+        begin = self.seconds()
+        stage.pairs += 1
+        for side in ("base", "new") if stage.pairs % 2 else ("new", "base"):
+            measure(self.options, self.programs[side], f"{side}-{stage.pairs:03}", stage)
+        self.longest = max(self.longest, self.seconds() - begin)
+
+    def measure_stage(self, stage, most):
+        """Until there are so many pairs, or time is over. The first is compared at once, so that
+        bad options show early, and is no verdict."""
+        if not stage.pairs:
+            self.measure_pair(stage)
+            before = len(rows_of(self.said))
+            self.judge()
+            stage.rows = slice(before, len(rows_of(self.said)))
+        while stage.pairs < most and self.has_time():
+            self.measure_pair(stage)
+        self.judge()
+        self.tell(stage)
+
+    def tell(self, stage):
+        """How far it is, with the ratio of its last case."""
+        pairs = f"pair {stage.pairs} of {self.options.rounds}"
+        text = f"{stage.title}, {pairs}, {self.seconds():.0f} s"
+        for row in rows_of(self.said)[stage.rows][-1:]:
+            text += f": new / base {row[9]}"
+            text += f" ({row[10]} to {row[11]})" if row[10] != "-" else ""
+        say(text)
+
+    def measure(self):
+        """No deck goes on before each has its least number of pairs."""
+        for pairs in looks_of(self.options.rounds):
+            for stage in self.options.stages:
+                if (self.is_open(stage) or not stage.pairs) and self.has_time():
+                    self.measure_stage(stage, pairs)
+                if verdict(self.said) == "REGRESSION":
+                    return
+
+    def conclude(self):
+        """What was not seen, and what to do next."""
+        options = self.options
+        left = [stage.title for stage in options.stages if not stage.pairs]
+        if left:
+            self.judge(*(f"--not-measured={title}" for title in left))
+        print(self.said, end="")
+        still_open = [stage for stage in options.stages if self.is_open(stage)]
+        if still_open:
+            cores, most = len(os.sched_getaffinity(0)), max(stage.ranks for stage in still_open)
+            few = f" for {most} ranks" if most > cores else ""
+            say(
+                f"not decided: {' and '.join(stage.title for stage in still_open)}. The load is "
+                f"{os.getloadavg()[0]:.1f} on {plural(cores, 'core')}{few}. Try again when less "
+                f"else runs, or longer: --limit {2 * options.limit:g} --rounds "
+                f"{2 * options.rounds}"
+            )
+        if not (left or options.deck or options.nightly):
+            say(
+                "seen were tawpipe on one rank and its transfers between two, with short "
+                "sequences; --nightly adds every schedule and a long one"
+            )
 
 
-def measure_until_decided(options, programs):
+def compared():
+    options = parse()
+    options.output.mkdir(parents=True, exist_ok=True)
     for left in options.output.glob("*-[0-9][0-9][0-9].*"):
         left.unlink()
-    began, open_stages, before = time.monotonic(), [], 0
-    for number, stage in enumerate(options.stages, 1):
-        ends_at = options.limit * number / len(options.stages)
-        code, said = measure_stage(options, programs, stage, before, began, ends_at)
-        if verdict(said) == "REGRESSION":
-            break
-        if undecided(said) > before:
-            open_stages.append(stage)
-        before = undecided(said)
-    print(said, end="")
-    conclude(options, said, stage, open_stages)
-    return code
-
-
-def conclude(options, said, last, open_stages):
-    """What was not seen, and what to do next."""
-    if verdict(said) == "AMBIGUOUS" and open_stages:
-        cores, most = len(os.sched_getaffinity(0)), max(stage.ranks for stage in open_stages)
-        titles = " and ".join(stage.title for stage in open_stages if stage.title)
-        which = f": {titles}" if titles else ""
-        few = f" for {most} ranks" if most > cores else ""
-        say(
-            f"not decided{which}. The load is {os.getloadavg()[0]:.1f} on "
-            f"{plural(cores, 'core')}{few}. Try again when less else runs, or longer: "
-            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}; --strict fails what "
-            "is not decided"
-        )
-    left = [stage.title for stage in options.stages[options.stages.index(last) + 1 :]]
-    if left:
-        say(f"not measured after the regression: {', '.join(left)}")
-    elif not options.deck and not options.nightly:
-        say(
-            "seen were tawpipe on one rank and its transfers between two, with short sequences; "
-            "--nightly adds every schedule and a long one"
-        )
+    gate = Gate(options, programs_of(options), time.monotonic())
+    gate.measure()
+    gate.conclude()
+    return gate.code
 
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    options = parse()
-    options.output.mkdir(parents=True, exist_ok=True)
-    return measure_until_decided(options, programs_of(options))
+    return with_refusals(None, compared)
 
 
 if __name__ == "__main__":

@@ -34,18 +34,21 @@ BYTES = {
 LOSS_TOLERANCE = {"fp32": (1e-6, 1e-4), "bf16": (1e-3, 1e-2)}
 
 
+RISK = 0.05  # that an interval of step times misses the true ratio
+MEMORY_THRESHOLD = 0.05
+
+
 @dataclass
 class Rules:
     """What the user asks of a comparison: options of the command."""
 
     threshold: float = 0.05  # the least relative difference of step times that matters
-    memory_threshold: float = 0.05  # the same of memory
-    confidence: float = 0.95  # of the interval of the ratio
     quantile: float = 0.0  # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
     # What becomes of cases of the base that the new side lacks: "list" or "fail".
     missing: str = "list"
     looks: int = 1  # how often one compares, at most, while more is measured
+    not_measured: list = field(default_factory=list)  # that was to be
 
     # To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER
     # of one of many takes more: one of twenty intervals of 95 % misses by chance. The same holds
@@ -54,11 +57,11 @@ class Rules:
     @property
     def alone(self):
         """The confidence of an interval by itself."""
-        return 1 - (1 - self.confidence) / self.looks
+        return 1 - RISK / self.looks
 
-    def together(self, count):
-        """Of each of so many, so that all of them hold at once."""
-        return 1 - (1 - self.alone) / count
+    def sharing(self, parts):
+        """Of one that has one of so many equal parts of the risk."""
+        return 1 - RISK / self.looks / parts
 
 
 @dataclass
@@ -86,10 +89,10 @@ def worst(aspects):
 # Step times.
 
 
-def judge(ratio, sure, rules, count=1):
+def judge(ratio, sure, rules):
     """What a ratio means, and why.
 
-    `ratio` is its interval taken alone, `sure` the wider one of `count` that hold at once, or None
+    `ratio` is its interval taken alone, `sure` the wider one of several that hold at once, or None
     if there are too few measurements. SAME needs the whole of the former within the threshold,
     SLOWER and FASTER the whole of the latter beyond it.
     """
@@ -105,8 +108,8 @@ def judge(ratio, sure, rules, count=1):
     way = "slower" if ratio.low > 1 else "faster"
     if ratio.low > slow or ratio.high < fast:
         seen = (
-            f"{way} by more than {limit} if it stood alone, but one of {count} intervals "
-            "may miss by chance"
+            f"{way} by more than {limit} if it stood alone, but one of all intervals may miss by "
+            "chance"
         )
     elif ratio.low > 1 or ratio.high < 1:
         seen = f"{way}, by less or by more than the threshold of {limit}"
@@ -115,8 +118,8 @@ def judge(ratio, sure, rules, count=1):
     return "AMBIGUOUS", f"{said}: {seen}; measure more"
 
 
-def compare_times(times, rules, count):
-    """By one of `count` intervals."""
+def compare_times(times, rules, parts):
+    """By an interval that has one of so many parts of the risk."""
     found = Aspect("time", "s")
     if times.base.empty or times.new.empty:
         return found
@@ -130,10 +133,11 @@ def compare_times(times, rules, count):
         few = f"too few {times.unit} ({counts}) for a confidence of {rules.alone:.4g}"
         found.reason = f"{few}: {times.needed(rules.alone)} are needed"
     else:
-        sure = times.ratio(rules.together(count))
-        found.word, found.reason = judge(found.ratio, sure, rules, count)
+        confidence = rules.sharing(parts)
+        sure = times.ratio(confidence)
+        found.word, found.reason = judge(found.ratio, sure, rules)
         if not sure and found.word == "AMBIGUOUS":
-            found.reason += f", {times.needed(rules.together(count))} of each or more"
+            found.reason += f", {times.needed(confidence)} of each or more"
     return found
 
 
@@ -152,7 +156,7 @@ def compare_verdicts(sides):
     return Aspect("verdict", word="BROKEN" if len(now) else "REPAIRED", reason=why)
 
 
-def compare_bytes(sides, name, rules):
+def compare_bytes(sides, name):
     """Medians over the valid runs; of memory, differences below the threshold do not matter."""
     column, units, floor = BYTES[name]
     base, new = (float(side[column][side.valid].median()) for side in sides)
@@ -160,7 +164,7 @@ def compare_bytes(sides, name, rules):
     is_memory = units == "B"
     if is_memory and not min(base, new) > 0 or math.isnan(base + new):
         return found
-    threshold = rules.memory_threshold * base if is_memory else 0
+    threshold = MEMORY_THRESHOLD * base if is_memory else 0
     if abs(new - base) <= max(threshold, floor):
         found.word = "SAME"
     else:
@@ -191,12 +195,12 @@ def compare_losses(sides, differs):
         yield found
 
 
-def all_aspects(match, rules, count):
+def all_aspects(match, rules, parts):
     """{name: aspect} of a match, always the same ones in the same order."""
     aspects = [
         compare_verdicts(match.sides),
-        compare_times(match.times, rules, count),
-        *(compare_bytes(match.sides, name, rules) for name in BYTES),
+        compare_times(match.times, rules, parts),
+        *(compare_bytes(match.sides, name) for name in BYTES),
         *compare_losses(match.sides, match.differs),
     ]
     return {aspect.name: aspect for aspect in aspects}

@@ -5,16 +5,18 @@
 import math
 
 from .aspects import Rules
-from .command import BadInput, Parser, number, write_file, write_stdout
+from .command import BadInput, Parser, number, write_stdout
 from .comparison import compare
-from .comparison_text import as_json, as_text
+from .comparison_text import as_json, as_markdown, as_text
 from .junit import as_junit
 from .matching import WHAT_MATTERS
+from .outputs import output_options, with_refusals, write_output
 from .record import load_all
 
 # A half and more can only be a slip: 5 for 5 %.
 LEAST_THRESHOLD, LARGEST_THRESHOLD = 1e-9, 0.499
 MOST_LOOKS = 1000
+EXIT_CODES = {"worse": 1, "ambiguous": 3}  # all others: 0
 
 
 def threshold(text):
@@ -27,8 +29,6 @@ def add_rules(add):
 
     rule("threshold", threshold, "least relative difference of step times that matters: 0.05, "
          "5%%, or off")  # fmt: skip
-    rule("memory-threshold", threshold, "the same of memory")
-    rule("confidence", number(0.5, 0.99999), "of the interval of the ratio of step times")
     rule("quantile", number(0, 0.5), "which sample stands for a run: 0 the fastest, 0.5 the median")
     rule("looks", number(1, MOST_LOOKS, int), "how often you compare at most, as more is "
          "measured: the risk is shared by all")  # fmt: skip
@@ -36,14 +36,20 @@ def add_rules(add):
          choices=["list", "fail"])  # fmt: skip
     what = f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated"
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help=what)
-    add("--strict", action="store_true", help="AMBIGUOUS fails too")
+    add(
+        "--not-measured",
+        metavar="NAME",
+        action="append",
+        help="what is missing although it was to be measured: nothing is SAME or FASTER then",
+    )
 
 
 def parse(words):
     parser = Parser(
         prog="compare",
         description="Has the second result become slower, larger or wrong against the first? "
-        "Exit code 0: no, or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).",
+        "Exit code 0: no; 1: yes; 2: nothing can be compared; 3: not decided (docs/compare.md).",
+        parents=[output_options()],
     )
     add = parser.add_argument
     add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
@@ -56,7 +62,6 @@ def parse(words):
     add("--new", help="as many of the new one, measured in turn with them", **several)
     add_rules(add)
     add("--json", action="store_true", help="print one JSON object and nothing else")
-    add("--junit", metavar="FILE.xml", help="write a test report for CI")
     parser.set_defaults(**vars(Rules()))
     options = parser.parse_args(words)
     two_files = len(options.files) == 2 and not options.base and not options.new
@@ -79,14 +84,16 @@ def load_side(paths):
     return [load_all([path]) for path in paths]
 
 
-def main(words=None):
+def compared(words):
     options = parse(words)
     rules = Rules(**{name: getattr(options, name) for name in vars(Rules())})
     found = compare(load_side(options.base), load_side(options.new), rules)
     heading = named(options.base), named(options.new)
-    text = as_text(found, *heading)
-    if options.junit:
-        write_file(options.junit, as_junit(found, options.strict))
-    write_stdout(as_json(found, *heading) if options.json else text)
-    fails = {"worse", "ambiguous"} if options.strict else {"worse"}
-    return int(found.outcome in fails)
+    write_output(options.junit, as_junit(found))
+    write_output(options.markdown, as_markdown(found))
+    write_stdout((as_json if options.json else as_text)(found, *heading))
+    return EXIT_CODES.get(found.outcome, 0)
+
+
+def main(words=None):
+    return with_refusals(words, lambda: compared(words))

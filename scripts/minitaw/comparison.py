@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas
 
-from .aspects import SEVERITY, Aspect, Rules, all_aspects, compare_times, worst
+from .aspects import RISK, SEVERITY, Aspect, Rules, all_aspects, compare_times, worst
 from .command import BadInput
 from .intervals import mean_times, times_of
 from .matching import WHAT_MATTERS, match_cases, value_of
@@ -39,18 +39,26 @@ class Comparison:
         """Labels of the cases of the base that count because the new side lacks them."""
         return self.only_base if self.rules.missing == "fail" else []
 
-    @property
-    def slower_together(self):
-        """All cases together can be slower where no single one is clear."""
-        return self.together is not None and self.together.outcome == "worse"
+    def is_together(self, outcome):
+        """All cases together can be slower or faster where no single one is clear."""
+        return self.together is not None and self.together.outcome == outcome
 
     @property
     def outcome(self):
-        """Of all cases: a regression counts most, then an ambiguous one, then one that is faster.
-        Whether all are faster together follows from the cases."""
-        if self.missing or self.slower_together:
+        """Of all cases: a regression counts most, then an ambiguous one, then one that is faster."""
+        if self.missing or self.is_together("worse"):
             return "worse"
-        return max((match.outcome for match in self.cases), key=SEVERITY)
+        found = max((match.outcome for match in self.cases), key=SEVERITY)
+        if found == "ambiguous" and self.is_together("better") and not self.can_be_slower:
+            found = "better"
+        return "ambiguous" if self.rules.not_measured and found in ("same", "better") else found
+
+    @property
+    def can_be_slower(self):
+        """Any case, by more than the threshold."""
+        times = [match.aspects["time"] for match in self.cases]
+        limit = 1 + self.rules.threshold
+        return any(time.ratio is None or time.ratio.high > limit for time in times if time.word)
 
     @property
     def word(self):
@@ -58,8 +66,9 @@ class Comparison:
 
     def text(self):
         """ "SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
-        why = self.excluded() if self.word == "SAME" else "; ".join(self.reasons())
-        return f"{self.word}: {why}"
+        why = [f"not measured: {name}" for name in self.rules.not_measured]
+        why += [self.excluded()] if self.word == "SAME" else self.reasons()
+        return f"{self.word}: {'; '.join(why)}"
 
     def reasons(self):
         some = [match for match in self.cases if match.outcome == self.outcome]
@@ -71,7 +80,7 @@ class Comparison:
             aspect = time if self.outcome == "better" else worst(one.aspects.values())
             count = f"{len(some)} of {plural(len(self.cases), 'case')}"
             yield f"{count}, {which} case {one.case.case} ({one.label}): {aspect.reason}"
-        if self.slower_together:
+        if self.outcome != "ambiguous" and self.is_together(self.outcome):
             yield f"all {len(self.cases)} cases together: {self.together.reason}"
         if self.missing:
             count = len(self.missing)
@@ -90,7 +99,7 @@ class Comparison:
         others = f"; times of {plural(rest, 'case')} were not compared" if rest else ""
         return (
             f"no step time of {plural(len(judged), 'case')} is longer by more than "
-            f"{percent(slower)}{which}, {100 * self.rules.confidence:.4g} % sure{others}"
+            f"{percent(slower)}{which}, {100 * (1 - RISK):.4g} % sure{others}"
         )
 
 
@@ -114,18 +123,21 @@ def compare(base, new, rules):
     for match in matches:
         match.times = times_of(match.sides, rules.quantile, are_paired)
     timed = [match.times for match in matches if len(match.times.base) and len(match.times.new)]
-    count = max(len(timed) + (len(timed) > 1), 1)
+    mean = mean_times(timed) if len(timed) > 1 else None
+    parts = max(len(timed), 1)
+    # That of all together has one half of the risk: it decides where many cases were measured a few
+    # times. They share the other half.
+    halves = 2 if mean else 1
     for match in matches:
-        match.aspects = all_aspects(match, rules, count)
-    found = Comparison(rules, matches, only_base, only_new, [], count)
+        match.aspects = all_aspects(match, rules, halves * parts)
+    found = Comparison(rules, matches, only_base, only_new, [], parts + halves - 1)
     if found.outcome == "none":
         raise BadInput(
             f"{base.file[0].path} and {new.file[0].path} have no case in common that is valid on "
             "either side"
         )
-    mean = mean_times(timed) if len(timed) > 1 else None
     if mean and mean.ratio(rules.alone):
-        found.together = compare_times(mean, rules, count)
+        found.together = compare_times(mean, rules, halves)
     found.notes = list(notes_on(found, base, new))
     return found
 
@@ -161,6 +173,9 @@ def changes_of(found, base, new):
 
 def notes_on(found, base, new):
     """What a reader should know beyond the figures, a line each."""
+    for file in (*base.file.unique(), *new.file.unique()):
+        if "unfinished" in file.verdict:
+            yield f"{file.path}: {file.verdict}"
     for name, there, here in changes_of(found, base, new):
         if there != here:
             yield change_text(name, there, here)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A comparison for people and programs: text and JSON (docs/compare.md)."""
 
+import html
 import json
 import math
 
 import numpy
 
-from .aspects import worst
+from .aspects import MEMORY_THRESHOLD, RISK, worst
 from .intervals import Interval
 from .sealed import SCHEMA
 
@@ -65,8 +66,8 @@ def limits_of(comparison):
     rules, count = comparison.rules, comparison.count
     limits = [
         f"threshold {limit_text(rules.threshold)}",
-        f"memory {limit_text(rules.memory_threshold)}",
-        f"confidence {limit_text(rules.confidence)}",
+        f"memory {limit_text(MEMORY_THRESHOLD)}",
+        f"confidence {limit_text(1 - RISK)}",
     ]
     if rules.quantile:
         limits.append(f"quantile {rules.quantile:g}")
@@ -97,6 +98,14 @@ def as_text(comparison, base, new):
     before = "".join(f"# {line}\n" for line in heading)
     after = "".join(f"# {line}\n" for line in reasons_of(comparison))
     return f"{before}{table(comparison.cases)}{after}COMPARISON: {comparison.text()}\n"
+
+
+def as_markdown(comparison):
+    """A table for the summary of a CI job."""
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *map(row_of, comparison.cases)]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    word, _, why = html.escape(comparison.text(), quote=False).partition(":")
+    return f"**{word}**:{why}\n\n{table}"
 
 
 def plain(value):

@@ -13,19 +13,23 @@ from .record import rows_of, samples
 RISK = 0.05  # that a history without a change has a mark
 LEAST_CHANGE = 0.03  # that is marked
 SCATTERS = 2  # a change is at least so many times the scatter between runs: loads last
+# SAME says that no change of 10 % began in the newest runs: this much of it must be seen, as a run
+# may be off by the rest.
+MOST_UNSEEN = 0.05
 RECENT = 10  # runs in which a change must show, and for which --fail tells it
 MOST_RUNS = 1000
 
 
 def history_of(cases):
-    """Measurements of one case in the order of their dates, with columns: `fastest`, the median over
-    repetitions of the fastest step of each, of as many steps as the others have; `counts`: a noisy
-    one tells more about what else ran than about the program."""
+    """Measurements of one case in the order of their dates, with the column `fastest`: the fastest
+    step of as many repetitions and steps as the others have. It was disturbed least, also where most
+    steps were."""
     found = cases.sort_values("started", kind="stable", ignore_index=True)
     blocks = [list(map(samples, case.runs)) for case in rows_of(found)]
+    repetitions = min(map(len, blocks))
     count = min(len(block) for some in blocks for block in some)
-    fastest = [numpy.median([block[:count].min() for block in some]) for some in blocks]
-    return found.assign(fastest=fastest, counts=~found.doubt.str.contains("noisy"))
+    fastest = [min(block[:count].min() for block in some[:repetitions]) for some in blocks]
+    return found.assign(fastest=fastest)
 
 
 def scatter_of(*levels):
@@ -34,12 +38,17 @@ def scatter_of(*levels):
     return float(numpy.median(numpy.concatenate(off)) / norm.ppf(0.75))
 
 
+def shift_at(before, after):
+    """Between the medians of these logarithms of steps; 0 if it is less than what counts."""
+    shift = numpy.median(after) - numpy.median(before)
+    least = max(math.log1p(LEAST_CHANGE), SCATTERS * scatter_of(before, after))
+    return float(shift) if abs(shift) >= least else 0
+
+
 def change_at(before, after, risk):
     """The probability that chance alone orders these logarithms of steps so; None if they show no
     change."""
-    shift = numpy.median(after) - numpy.median(before)
-    scatter = scatter_of(before, after)
-    if abs(shift) < max(math.log1p(LEAST_CHANGE), SCATTERS * scatter):
+    if not shift_at(before, after):
         return None
     chance = mannwhitneyu(before, after).pvalue
     return chance if chance <= risk else None
@@ -88,26 +97,42 @@ def placed(steps, begins):
 
 
 def marked(history, risk):
-    """With the columns `level`, the number of the level of those that count; and of the first
-    measurement of a new one `ratio`, new / old of the fastest steps, and `before`, how many
-    measurements the level before has."""
-    found = history.assign(level=-1, ratio=math.nan, before=0)
-    counted = found.index[found.counts]
-    steps = numpy.log(found.fastest[counted].values)
+    """With the columns `level`, its number; and of the first measurement of a new one `ratio`,
+    new / old of the fastest steps, and `before`, how many measurements the level before has."""
+    found = history.assign(level=0, ratio=math.nan, before=0)
+    steps = numpy.log(found.fastest.values)
     bounds = placed(steps, found_at(steps, risk))
     for level, (begin, end) in enumerate(zip(bounds, bounds[1:])):
-        found.loc[counted[begin:end], "level"] = level
+        found.loc[begin : end - 1, "level"] = level
         if level:
             low = bounds[level - 1]
             shift = numpy.median(steps[begin:end]) - numpy.median(steps[low:begin])
-            found.loc[counted[begin], ["ratio", "before"]] = math.exp(shift), begin - low
+            found.loc[begin, ["ratio", "before"]] = math.exp(shift), begin - low
     return found
 
 
 def levels(history):
     """Logarithms of the fastest steps of each level."""
-    counted = history[history.counts]
-    return [numpy.log(some.values) for _, some in counted.groupby("level").fastest]
+    return [numpy.log(some.values) for _, some in history.groupby("level").fastest]
+
+
+def possible(history):
+    """(how many of the newest measurements, by which shift) would be a change if more were like
+    them; None if there are none."""
+    steps = levels(history)[-1]
+    begins = range(max(1, len(steps) - RECENT), len(steps))
+    found = {at: shift_at(steps[:at], steps[at:]) for at in begins}
+    begins = [at for at in begins if found[at]]
+    if not begins:
+        return None
+    at = min(begins, key=lambda at: deviation(steps[:at]) + deviation(steps[at:]))
+    return len(steps) - at, found[at]
+
+
+def least_change(history):
+    """That would be seen if it lasted, and how runs scatter around their level."""
+    scatter = scatter_of(*levels(history))
+    return max(LEAST_CHANGE, math.expm1(SCATTERS * scatter)), scatter
 
 
 def newest(history):
@@ -116,8 +141,12 @@ def newest(history):
     return None if changes.empty else changes.iloc[-1]
 
 
+def word_of(ratio):
+    return "slower" if ratio > 1 else "faster"
+
+
 def change_text(run):
-    word = "slower" if run.ratio > 1 else "faster"
+    word = word_of(run.ratio)
     return f"{word}: step {run.ratio - 1:+.1%} against the {plural(int(run.before), 'run')} before"
 
 

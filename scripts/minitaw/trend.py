@@ -9,17 +9,17 @@ import pandas
 from .command import PICTURES, BadInput, Parser, ending, write_stdout
 from .drawing import add_legend, new_figure, save, styles_of
 from .history import (
-    LEAST_CHANGE,
+    MOST_UNSEEN,
     RECENT,
     RISK,
-    SCATTERS,
     change_text,
     history_of,
+    least_change,
     least_count,
-    levels,
     marked,
     newest,
-    scatter_of,
+    possible,
+    word_of,
 )
 from .matching import MACHINE, value_of
 from .numbers import figure, percent, plural
@@ -30,7 +30,8 @@ COLUMNS = (
     "started, commit, rate, spread of the steps, fastest step, against the median of its level"
 )
 HASH_LETTERS = 18  # of a commit in a row
-TITLE = "speed of the fastest steps relative to the first run; ▲▼: a lasting change; hollow: noisy"
+TITLE = "speed of the fastest steps relative to the first run; ▲▼: a lasting change"
+WORDS = ["SLOWER", "UNKNOWN", "FASTER", "SAME"]  # the sooner, the more serious
 
 
 def histories(runs):
@@ -56,24 +57,35 @@ def histories(runs):
     return found
 
 
+def unknown(history, risk):
+    """Why nothing can be said of the newest runs; empty if something can."""
+    count, least = len(history), least_count(risk)
+    if count < least:
+        return f"{plural(count, 'run')}, {least} or more can show a change"
+    found = possible(history)
+    if found:
+        runs, change = plural(found[0], "run"), math.expm1(found[1])
+        word = word_of(1 + change)
+        return f"newest {runs} {word}: step {change:+.1%}, too few to tell whether that lasts"
+    change, scatter = least_change(history)
+    if change > MOST_UNSEEN:
+        return f"runs scatter by {scatter:.1%}, which hides changes below {change:.1%}"
+    return ""
+
+
 def verdict(history, risk):
-    """What the history says, in a sentence."""
-    count = int(history.counts.sum())
-    noisy = len(history) - count
-    left_out = f"; {plural(noisy, 'noisy run')} did not count" if noisy else ""
-    if count < least_count(risk):
-        there = plural(count, "run")
-        return f"unknown: {there}, {least_count(risk)} or more can show a change{left_out}"
-    parts = levels(history)
-    scatter = scatter_of(*parts)
-    least = max(LEAST_CHANGE, math.expm1(SCATTERS * scatter))
-    seen = f"changes below {least:.1%} would not be seen (runs scatter by {scatter:.1%})"
-    run = newest(history)
-    if run is None:
-        said = f"no change in {count} runs"
-    else:
-        said = f"{change_text(run)}, since {run.started} ({plural(len(parts[-1]), 'run')})"
-    return f"{said}; {seen}{left_out}"
+    """(one of WORDS, what the history says in a sentence)."""
+    run, why = newest(history), unknown(history, risk)
+    said = f"no change in {plural(len(history), 'run')}"
+    word = "SAME"
+    if run is not None:
+        level = (history.level == history.level.max()).sum()
+        said = f"{change_text(run)}, since {run.started} ({plural(level, 'run')})"
+        word = word_of(run.ratio).upper() if level <= RECENT else word
+    if why and word != "SLOWER":
+        return "UNKNOWN", f"unknown: {why}" if run is None else f"unknown: {why}; before: {said}"
+    change, _ = least_change(history)
+    return word, f"{said}; changes below {change:.1%} would not be seen"
 
 
 # For people.
@@ -83,36 +95,31 @@ def table(name, history, risk):
     """Its rows, and what they say."""
     against = history.fastest / history.groupby("level").fastest.transform("median") - 1
     hashes = [session_of(run).get("git_hash", "") for run in rows_of(history)]
-    told = [
-        "noisy, does not count" if not run.counts else change_text(run) if run.ratio > 0 else ""
-        for run in rows_of(history)
-    ]
+    told = [change_text(run) if run.ratio > 0 else "" for run in rows_of(history)]
     columns = [
         history.started,
         pandas.Series(hashes).str[:HASH_LETTERS],
         history.tokens_per_s.map(figure) + " token/s",
         "spread " + history.spread.map(percent),
         history.fastest.map("{:.4g} s".format),
-        against.map("{:+.1%}".format).where(history.counts, ""),
+        against.map("{:+.1%}".format),
         pandas.Series(told),
     ]
     rows = zip(*(column.str.ljust(column.str.len().max()) for column in columns))
     text = "".join(f"  {'  '.join(row)}".rstrip() + "\n" for row in rows)
-    return f"# {name}\n# {COLUMNS}\n{text}# {verdict(history, risk)}\n"
+    return f"# {name}\n# {COLUMNS}\n{text}# {verdict(history, risk)[1]}\n"
 
 
 def draw_history(axes, label, style, history):
     dates = pandas.to_datetime(history.started, format="ISO8601", utc=True, errors="coerce")
     speeds = history.fastest[0] / history.fastest
     axes.plot(dates, speeds, label=label, **style)
-    hollow = {"marker": "o", "markerfacecolor": "white", "color": style["color"]}
-    axes.plot(dates[~history.counts], speeds[~history.counts], linestyle="", **hollow)
     for at, ratio in history.ratio.dropna().items():
         axes.annotate("▼" if ratio > 1 else "▲", (dates[at], speeds[at]))
 
 
 def draw(found):
-    """The figure: a line for each history; noisy runs are hollow."""
+    """The figure: a line for each history."""
     drawn, styles = new_figure(6.5, 3.5), styles_of(found)
     axes = drawn.subplots()
     for number, (name, history) in enumerate(found.items()):
@@ -124,27 +131,15 @@ def draw(found):
 
 
 def closing(found):
-    """(whether the newest change of a case is slower, and not more than ten runs old; the line)."""
-    count = len(found)
-    changes = {
-        name: newest(history)
-        for name, history in found.items()
-        if (history.level == history.level.max()).sum() <= RECENT
-    }
-    changes = {name: run for name, run in changes.items() if run is not None}
-    for is_slower, word in ((True, "SLOWER"), (False, "FASTER")):
-        some = [(name, run) for name, run in changes.items() if (run.ratio > 1) == is_slower]
-        if some:
-            name, run = some[0]
-            return is_slower, (
-                f"TREND: {word}: {len(some)} of {plural(count, 'case')}, first {name}: "
-                f"{change_text(run)}, since {run.started}"
-            )
-    least = least_count(RISK / count)
-    unknown = sum(int(history.counts.sum()) < least for history in found.values())
-    known = f"no change in the newest {RECENT} runs of {plural(count - unknown, 'case')}"
-    few = f", {unknown} with too few runs" if unknown else ""
-    return False, f"TREND: {'UNKNOWN' if unknown == count else 'SAME'}: {known}{few}"
+    """(the word of all, the line)."""
+    told = {name: verdict(history, RISK / len(found)) for name, history in found.items()}
+    word = min((word for word, _ in told.values()), key=WORDS.index)
+    some = [(name, said) for name, (its, said) in told.items() if its == word]
+    count = f"{len(some)} of {plural(len(found), 'case')}"
+    if word == "SAME":
+        return word, f"TREND: SAME: {count}, no change of 10 % in the newest {RECENT} runs"
+    name, said = some[0]
+    return word, f"TREND: {word}: {count}, first {name}: {said}"
 
 
 def main(words=None):
@@ -162,15 +157,19 @@ def main(words=None):
         "--fail",
         action="store_true",
         help="exit code 1 if the newest change of a case is slower, and began in its "
-        f"newest {RECENT} runs that count",
+        f"newest {RECENT} runs",
     )
     options = parser.parse_args(words)
-    found = histories(load_all(options.files))
+    runs = load_all(options.files)
+    for file in runs.file.unique():
+        if "unfinished" in file.verdict:
+            write_stdout(f"# {file.path}: {file.verdict}\n")
+    found = histories(runs)
     for name, history in found.items():
         write_stdout(table(name, history, RISK / len(found)))
     if options.output:
         save(draw(found), options.output)
         write_stdout(f"{options.output}\n")
-    slower, said = closing(found)
+    word, said = closing(found)
     write_stdout(f"{said}\n")
-    return int(slower and options.fail)
+    return int(options.fail and word == "SLOWER")

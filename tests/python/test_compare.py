@@ -4,6 +4,7 @@ usual readers take. What is said of what: test_comparison.py."""
 
 import json
 import math
+import pathlib
 import xml.etree.ElementTree as xml
 
 import numpy
@@ -20,15 +21,20 @@ a.h5 a.h5 a.h5: two files
 a.h5 a.h5 --base a.h5 --new a.h5: two files
 a.h5 a.h5 --threshold=nan: threshold
 a.h5 a.h5 --threshold=5: threshold
-a.h5 a.h5 --confidence=1: confidence
 a.h5 a.h5 --quantile=0.7: quantile
 a.h5 a.h5 --looks=2.5: looks
-a.h5 a.h5 --junit=no/folder.xml: no/folder.xml
+a.h5 a.h5 --junit=a.h5/x.xml: a.h5/x.xml cannot be written
 """
 
 
 def compared(*arguments, code=0):
     return output_of(script("compare", *arguments), code)
+
+
+def refused_with(*arguments):
+    done = script("compare", *arguments)
+    assert done.returncode == 2
+    return done.stderr
 
 
 def test_bad_options_are_refused():
@@ -38,6 +44,14 @@ def test_bad_options_are_refused():
 
 FASTEST = ([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])
 BYTES = "memory_measured process_peak device_used bytes_inside bytes_between".split()
+
+
+def test_a_refusal_is_in_the_files_too():
+    """As XML and Markdown have it, whatever stands in it."""
+    sentence = refused_with("x<&>.h5", "x<&>.h5", "--junit=new/a.xml", "--markdown=new/a.md")
+    (error,) = xml.parse("new/a.xml").getroot().iter("error")
+    assert f"compare: {error.get('message')}\n" == sentence
+    assert "x&lt;&amp;&gt;.h5 cannot be read" in pathlib.Path("new/a.md").read_text()
 
 
 def test_table_json_and_junit_have_the_figures():
@@ -71,6 +85,13 @@ def test_table_json_and_junit_have_the_figures():
     assert closing == f"COMPARISON: {said['verdict']}"
     (suite,) = xml.parse("report.xml").getroot()
     assert float(suite.get("time")) == pytest.approx(medians[1], abs=1e-8)
+    compared(*files, "--markdown=report.md", code=1)
+    word, names, lines, *cells = (
+        pathlib.Path("report.md").read_text().replace("\n\n", "\n").split("\n")
+    )
+    assert word == f"**REGRESSION**{said['verdict'].removeprefix('REGRESSION')}"
+    assert [one.strip() for one in cells[0].split("|")[1:-1]] == row.split()
+    assert names.count("|") == lines.count("|") == cells[0].count("|")
 
 
 # Attributes that the schemas of Jenkins and GitLab both know, and what counts elements.
@@ -99,13 +120,11 @@ def junit(*arguments, code, failures):
 
 
 def test_junit_has_a_suite_for_each_case():
-    """And --strict fails what is ambiguous."""
     files = "a.h5", made("a.h5", *TWO)
-    suites, closing = junit(*files, code=0, failures=[])
+    suites, closing = junit(*files, code=3, failures=[])
     names = [suite.get("name").partition(", ")[0] for suite in suites]
     assert names == ["case 0: tawpipe", "case 1: ddp"]
     assert closing.startswith("COMPARISON: AMBIGUOUS: ")
-    assert junit(*files, "--strict", code=1, failures=["AMBIGUOUS"] * 2)[1] == closing
     made(BROKEN, *(run | {"verdict": "INVALID: wrong"} for run in TWO))
     broken, _ = junit("a.h5", BROKEN, code=1, failures=["BROKEN"] * 2)
     assert all(BROKEN in failure.get("message") for failure in broken.iter("failure"))

@@ -75,4 +75,4 @@ def test_one_of_many_must_be_beyond_the_threshold_with_them_all():
     for alone, sure in ((0.8, 0.9), (0.7, 1)), ((1.1, 1.2), (1, 1.3)):
         low = Interval(alone[0], 1, alone[1])
         high = Interval(sure[0], 1, sure[1])
-        assert judge(low, high, Rules(), 3)[0] == "AMBIGUOUS"
+        assert judge(low, high, Rules())[0] == "AMBIGUOUS"

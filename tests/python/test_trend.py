@@ -18,7 +18,7 @@ DAYS = [f"2026-01-{day:02}T00:00:00Z" for day in range(1, 31)]
 
 def marks(steps):
     """Where a history of runs of these fastest steps changes, and by how much."""
-    runs = pandas.DataFrame({"fastest": numpy.array(steps, float), "counts": True})
+    runs = pandas.DataFrame({"fastest": numpy.array(steps, float)})
     found = history.marked(runs, history.RISK)
     return found.ratio.dropna().round(2).to_dict()
 
@@ -81,47 +81,42 @@ def measured(*cases, day=0, session={}, **columns):
     return samples.in_memory(*runs, sessions=[SESSION | session])
 
 
-def said(factors, *options, noisy=None, code=0):
+def said(factors, *options, code=0):
     """What the command prints of a record a day, in any order; of two cases only the first
     changes."""
     files = []
     for day, factor in enumerate(factors):
         cases = (128, factor * (1 + 0.001 * (day * 7 % 5))), (256, 2 + 0.001 * (day % 7))
-        verdict = "VALID (noisy: much)" if day == noisy else "VALID"
         session = dict(git_hash=f"c{day:02}")
-        files.append(measured(*cases, day=day, verdict=verdict, session=session))
+        files.append(measured(*cases, day=day, session=session))
     table = pandas.concat(files[::-1], ignore_index=True)
     with mock.patch.object(trend, "load_all", lambda _: table):
         return output_of(script("trend", "x.h5", *options), code)
 
 
-SLOW = [1] * 10 + [1.5] + [1] * 3 + [1.2] * 9
+SCATTERED = [1 + 0.01 * (day * 7 % 18 - 8.5) for day in range(18)]
+SLOW = [1] * 14 + [1.2] * 9
 
 
 def test_a_change_is_told_where_it_began():
-    """Noisy runs are shown and do not count."""
     with mock.patch.object(trend, "save") as save:
-        text = said(SLOW, "--fail", "-o", "trend.svg", noisy=10, code=1)
+        text = said(SLOW, "--fail", "-o", "trend.svg", code=1)
     first, second = text.split("# 1: ")
     rows = first.splitlines()[2:-1]
     assert [row.split()[:2] for row in rows] == [[DAYS[i], f"c{i:02}"] for i in range(23)]
-    assert [i for i, row in enumerate(rows) if not row.endswith("%")] == [10, 14]
+    assert [i for i, row in enumerate(rows) if not row.endswith("%")] == [14]
     assert "spread 1.0 %" in rows[0]
-    assert rows[10].endswith("  noisy, does not count")
-    change = re.search("slower: step [+]20..% against the 13 runs before$", rows[14])[0]
+    change = re.search("slower: step [+]20..% against the 14 runs before$", rows[14])[0]
     told = f"# {change}, since {DAYS[14]} (9 runs); changes below 3.0% would not be seen"
     assert told in first
-    assert first.endswith("; 1 noisy run did not count\n")
-    assert "# no change in 22 runs; " in second
+    assert "# no change in 23 runs; " in second
     closing = text.splitlines()[-1]
     assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: tawpipe, ")
-    assert closing.endswith(f": {change}, since {DAYS[14]}")
+    assert closing.endswith(told.removeprefix("#"))
     axes = save.call_args.args[0].axes[0]
-    line, hollow, other, _ = axes.lines
+    line, other = axes.lines
     assert len(line.get_xdata()) == len(other.get_xdata()) == 23
     assert line.get_ydata()[22] == pytest.approx(1 / 1.2, abs=0.005)
-    assert hollow.get_xdata() == line.get_xdata()[10]
-    assert hollow.get_markerfacecolor() == "white"
     (mark,) = axes.texts
     assert (mark.get_text(), mark.xy[0]) == ("▼", line.get_xdata()[14])
 
@@ -130,15 +125,44 @@ def test_a_change_is_told_where_it_began():
     "factors, options, closing, also",
     [
         ([1] * 13 + [1.2] * 9, [], "SLOWER", "slower: step"),
-        ([1] * 13 + [1.2] * 11, ["--fail"], "SAME: no change in the newest 10 runs of 2 cases", ""),
+        ([1] * 13 + [1.2] * 11, ["--fail"], "SAME: 2 of 2 cases", "11 runs); changes below 3.0%"),
         ([1.2] * 12 + [1] * 9, ["--fail"], "FASTER: 1 of 2 cases", "faster: step"),
         ([1] * 5, ["--fail"], "UNKNOWN", "# unknown: 5 runs, 16 or more can show a change"),
+        (SCATTERED, [], "UNKNOWN: 1 of 2", "# unknown: runs scatter by "),
+        *(
+            ([1] * 18 + [1.125] * newest, ["--fail"], "UNKNOWN: 1 of 2", f": newest {some} slower")
+            for newest, some in ((1, "1 run"), (3, "3 runs"))
+        ),
+        ([1] * 18 + [1.125] * 9, [], "SLOWER", "step +12.5% against the 18 runs before"),
     ],
 )
 def test_only_a_new_slowdown_fails_if_asked(factors, options, closing, also):
     text = said(factors, *options)
     assert f"TREND: {closing}" in text
     assert also in text
+
+
+def test_the_fastest_step_of_all_stands_for_a_record():
+    """Of as many repetitions and steps as each record has; noisy ones count."""
+    tables = []
+    for day, steps in enumerate(([[5, 4], [3, 6]], [[7, 5, 1], [8, 9, 1], [1, 1, 1]])):
+        for repetition, of in enumerate(steps):
+            run = dict(case=0, repetition=repetition, repeats=len(steps), seconds=[[s] for s in of])
+            run |= dict(verdict="VALID (noisy: much)", started=DAYS[day])
+            run["seconds"] = numpy.array(run["seconds"], float)
+            tables.append(run)
+    files = [samples.in_memory(*tables[:2], sessions=[SESSION])]
+    files.append(samples.in_memory(*tables[2:], sessions=[SESSION]))
+    (found,) = trend.histories(pandas.concat(files, ignore_index=True)).values()
+    assert [*found.fastest] == [3, 5]
+
+
+def test_a_sweep_that_was_stopped_is_told():
+    table = measured((128, 1))
+    table.file[0].verdict = "INVALID: unfinished cases: 3 (stopped by SIGTERM)"
+    with mock.patch.object(trend, "load_all", lambda _: table):
+        text = output_of(script("trend", "x.h5"))
+    assert text.startswith(f"# a.h5: {table.file[0].verdict}\n")
 
 
 def test_each_case_has_a_history_on_each_machine():

@@ -2,10 +2,12 @@
 """scripts/perf-gate: which commit it takes for the base, in which order it runs both, when it
 stops, what it says and ends with."""
 
+import html
 import pathlib
 import shutil
 import sys
 import types
+import xml.etree.ElementTree as xml
 
 import perf_gate
 import pytest
@@ -27,78 +29,95 @@ def gate(monkeypatch, *words):
 def simulate(monkeypatch, verdicts):
     """In the place of runs, which take a second each, and of scripts/compare, which says each
     verdict once and the last one over and over: a word for each case, then that of all. Returns
-    what ran, and after which pair it looked."""
-    ran, looked = [], []
+    what ran, after which pair it looked, and what compare was told beyond the files."""
+    ran, looked, told = [], [], []
 
     def measure(options, program, name, stage):
         assert name.startswith(program)
         ran.append((stage.deck.name, stage.ranks, name))
 
-    def judge(options):
+    def judge(self, *more):
         looked.append(int(ran[-1][2][-3:]))
+        told.extend(more)
         *words, verdict = verdicts[0].split()
         del verdicts[: len(verdicts) > 1]
         rows = [f"  0 tawpipe 1 1 32 1 2 0.001 0.0012 1.230 1.1 1.3 {word}\n" for word in words]
-        return int(verdict == "REGRESSION"), f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
+        self.code = {"REGRESSION": 1, "AMBIGUOUS": 3}.get(verdict, 0)
+        self.said = f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
 
     monkeypatch.setattr(perf_gate, "time", types.SimpleNamespace(monotonic=lambda: len(ran)))
     monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
     monkeypatch.setattr(perf_gate, "measure", measure)
-    monkeypatch.setattr(perf_gate, "judge", judge)
-    return ran, looked
+    monkeypatch.setattr(perf_gate.Gate, "judge", judge)
+    return ran, looked, told
 
 
 OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
 
 
 @pytest.mark.parametrize(
-    ("words", "verdicts", "code", "looks", "told"),
+    ("words", "verdicts", "code", "parts", "looks", "said"),
     [
-        # each deck until its own cases are decided
+        # each deck has its least number of pairs before one goes on, until it is decided
         (
             "",
-            [OPEN, OPEN, SAME, *["SAME AMBIGUOUS AMBIGUOUS"] * 3, "SAME FASTER FASTER"],
+            [OPEN, OPEN, *["AMBIGUOUS SAME AMBIGUOUS"] * 3, "SAME SAME SAME"],
             0,
-            [[1, 12, 17], [1, 12, 17, 24]],
-            ["communication, pair 24 of 48", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
+            [(0, 1, 12), (1, 1, 12), (0, 13, 17), (0, 18, 24)],
+            [1, 12, 1, 12, 17, 24],
+            ["computing, pair 24 of 48", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
         ),
-        # an open case is told, and does not keep the second deck from its end
+        (
+            "",
+            [SAME, SAME, *[f"SAME {OPEN}"] * 3, "SAME FASTER FASTER"],
+            0,
+            [(0, 1, 12), (1, 1, 12), (1, 13, 17), (1, 18, 24)],
+            [1, 12, 1, 12, 17, 24],
+            ["communication, pair 24 of 48"],
+        ),
         (
             "--rounds 14",
-            [OPEN] * 3 + ["AMBIGUOUS SAME AMBIGUOUS"],
-            0,
-            [[1, 12, 14], [1, 12]],
-            ["not decided: computing.", "--limit 600 --rounds 28"],
-        ),
-        # each deck has its share of the time
-        (
-            "--limit 40",
             [OPEN, OPEN, f"AMBIGUOUS {OPEN}"],
-            0,
-            [[1, 10], [1, 10]],
-            ["computing and communication."],
+            3,
+            [(0, 1, 12), (1, 1, 12), (0, 13, 14), (1, 13, 14)],
+            [1, 12, 1, 12, 14, 14],
+            ["not decided: computing and communication.", "--limit 600 --rounds 28"],
         ),
+        # time that one leaves goes to the others
         (
-            "",
-            [SAME, "SLOWER REGRESSION"],
-            1,
-            [[1, 12]],
-            ["not measured after the regression: comm"],
+            "--limit 60",
+            [SAME, SAME, f"SAME {OPEN}"],
+            3,
+            [(0, 1, 12), (1, 1, 12), (1, 13, 17), (1, 18, 18)],
+            [1, 12, 1, 12, 17, 18],
+            ["not decided: communication."],
         ),
-        ("--nightly", [SAME], 0, [[1, 12]] * 4, ["a long sequence, pair 12 of 48"]),
+        ("--nightly", [SAME], 0, [(i, 1, 12) for i in range(4)], [1, 12] * 4, ["a long sequence"]),
     ],
 )
-def test_pairs_turn_until_decided(words, verdicts, code, looks, told, monkeypatch, capsys):
-    ran, looked = simulate(monkeypatch, [*verdicts])
+def test_pairs_turn_until_decided(words, verdicts, code, parts, looks, said, monkeypatch, capsys):
+    ran, looked, told = simulate(monkeypatch, [*verdicts])
     assert gate(monkeypatch, *words.split()) == code
-    assert looked == sum(looks, [])
+    assert looked == looks
     assert ran == [
-        (*deck, f"{side}-{number:03}")
-        for deck, (*_, most) in zip(DECKS, looks)
-        for number in range(1, most + 1)
+        (*DECKS[deck], f"{side}-{number:03}")
+        for deck, first, last in parts
+        for number in range(first, last + 1)
         for side in ("base", "new")[:: 1 if number % 2 else -1]
     ]
-    says(capsys.readouterr().err, *told)
+    assert told == []
+    says(capsys.readouterr().err, *said)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdicts", "pairs"),
+    [("", [OPEN, "SLOWER REGRESSION"], 12), ("--limit 19", [SAME], 9)],
+)
+def test_what_was_not_measured_is_told(words, verdicts, pairs, monkeypatch):
+    ran, _, told = simulate(monkeypatch, [*verdicts])
+    gate(monkeypatch, *words.split())
+    assert ran[-1][:2] == DECKS[0] and len(ran) == 2 * pairs
+    assert told == ["--not-measured=communication"]
 
 
 def test_two_commands_are_measured_and_compared(monkeypatch):
@@ -108,15 +127,21 @@ def test_two_commands_are_measured_and_compared(monkeypatch):
     )
     start = f"-run=WHICH=1 env mpiexec -n {{ranks}} {MINITAW}"
     words = ["--base" + start, "--new" + start, "--deck=tiny.toml", "--set=seq=8"]
-    says(refusal_of(gate, monkeypatch, *words, "--set=bogus=1"), "base-001.txt", "bogus")
+    reports = ["--junit=new/a.xml", "--markdown=new/a.md"]
+    sentence = refusal_of(gate, monkeypatch, *words, *reports, "--set=bogus=1")
+    says(sentence, "base-001.txt", "bogus")
+    (error,) = xml.parse("new/a.xml").getroot().iter("error")
+    assert error.get("message") == sentence
+    assert pathlib.Path("new/a.md").read_text() == f"**ERROR**: nothing was compared: {sentence}\n"
     pathlib.Path("out/new-007.h5").touch()  # left by another call
-    few = "--ranks 1 --rounds 1 --set steps=3 --junit a.xml -o out"
-    done = process("perf-gate", *words, *few.split())
-    assert done.returncode == 0, done
+    few = "--ranks 1 --rounds 1 --set steps=3 -o out"
+    done = process("perf-gate", *words, *reports, *few.split())
+    assert done.returncode == 3, done
     says(done.stdout, "COMPARISON: AMBIGUOUS", "too few", "serial", "tawpipe")
     assert len([*pathlib.Path("out").glob("*.h5")]) == 2
     assert pathlib.Path("out/compare.txt").read_text() == done.stdout
-    assert "<testsuite" in pathlib.Path("a.xml").read_text()
+    assert [*xml.parse("new/a.xml").getroot().iter("skipped")]
+    assert "| tawpipe |" in pathlib.Path("new/a.md").read_text()
 
 
 def test_the_base_is_chosen(monkeypatch, capsys):
@@ -176,4 +201,6 @@ HEAD --base-run x --new-run x  | leave out 'HEAD'
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
 def test_bad_calls_are_refused(line, monkeypatch):
     words, _, told = line.partition("|")
-    says(refusal_of(gate, monkeypatch, *words.split()), told.strip())
+    refusal = refusal_of(gate, monkeypatch, *words.split(), "--junit=new/a.xml")
+    says(refusal, told.strip())
+    assert html.escape(refusal, quote=False) in pathlib.Path("new/a.xml").read_text()
