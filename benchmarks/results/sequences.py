@@ -2,6 +2,8 @@
 """Predictions for long sequences: which lengths fit a device and how fast (docs/long.md), beside
 steps that were measured here and rates that others published (docs/predict.md)."""
 
+from statistics import geometric_mean, quantiles
+
 from pages import DECKS, MACHINES, ROOT, cases_of, predict, print_table, read_table, set_words
 from minitaw.numbers import count_text
 
@@ -14,7 +16,17 @@ TOKENS = 8 * K  # K a step
 SMALL, LARGE = 80, 141  # GB of a device
 # torchtitan, 8 B parameters on 8 H100: tokens/s a GPU.
 PUBLISHED = {(32, 1): 3890, (64, 2): 2540, (128, 4): 1071, (256, 8): 548}
+# Of 8 B parameters, S = 8K: who, nodes of 8, n, micro-batch, micro-batches of a context
+# group, recomputation, tokens/s a GPU. NVIDIA/dgxc-benchmarking, llama3.1/README_8b.md;
+# pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md.
+PUBLISHED_8K = [
+    ("NVIDIA, NeMo 24.09", 1, 2, 1, 32, "none", 10153),
+    ("NVIDIA, NeMo 24.09", 16, 2, 1, 32, "none", 10006),
+    ("torchtitan, compiled", 1, 1, 2, 1, "keep-attention", 6667),
+    ("torchtitan, compiled", 16, 1, 2, 1, "keep-attention", 6514),
+]
 MEASURED = ROOT / "results/2-core-epyc/2026-11-26-long/slices.csv"
+RATES = {"50mbit": "50 Mbit/s", "1gbit": "1 Gbit/s"}
 WIRES = {"50mbit": "48.8 Mbit/s", "1gbit": "976 Mbit/s"}  # what is left of a rate for data
 
 
@@ -67,9 +79,33 @@ def print_published(program):
     print_table(head, rows)
 
 
+def print_published_8k(program):
+    rows = []
+    for who, nodes, n, batch, count, recompute, published in PUBLISHED_8K:
+        ranks = 8 * nodes
+        sizes = {
+            "ranks": ranks,
+            "group_size": 8,
+            "replicas": max(1, ranks // 32),
+            "seq": "8K",
+            "context": n,
+            "micro_batch": batch,
+            "micro_batches": ranks // n * count,
+            "recompute": recompute,
+            "schedule": "fsdp",
+        }
+        settings = [f"{key}={value}" for key, value in sizes.items()]
+        (case,) = predict(program, LLAMA, H100, settings, [f"nodes={nodes}"])
+        rate = rate_of(case)
+        rows.append([who, ranks, n, recompute, published, f"{rate:.0f}", f"{rate / published:.2f}"])
+    head = ["who", "GPUs", "n", "`recompute`", "published", "predicted", "over published"]
+    print_table(head, rows)
+
+
 def print_errors(program):
-    """By how much predicted steps are off those that two nodes took."""
-    places, errors = {}, {}
+    """Of two nodes: by how much predicted steps are off those measured; then of ratings, geometric
+    means over lengths, by how much the measured one is off the predicted one."""
+    places, errors, ratios = {}, {}, {}
     for row in read_table(MEASURED):
         if row["ranks"] == "2":
             place = places.setdefault((row["rate"], row["seq"]), {})
@@ -83,11 +119,26 @@ def print_errors(program):
             [f"between.rate={WIRES[rate]}"],
         ):
             schedule = case["settings"]["schedule"]
-            error = case["step_s"] / steps[schedule] - 1
-            errors.setdefault(schedule, []).append(f"{100 * error:+.1f} %")
-    names = {"50mbit": "50 Mbit/s", "1gbit": "1 Gbit/s"}
-    head = [f"{names[rate]}, {count_text(int(seq))}" for rate, seq in places]
-    print_table(["schedule", *head], [[f"`{name}`", *row] for name, row in errors.items()])
+            ratio = case["step_s"] / steps[schedule]
+            errors.setdefault(schedule, []).append(ratio)
+            ratios.setdefault(rate, {}).setdefault(schedule, []).append(ratio)
+    head = [f"{RATES[rate]}, {count_text(int(seq))}" for rate, seq in places]
+    print_table(["schedule", *head], table_of(errors))
+    ratings = {
+        schedule: [geometric_mean(of_rate[schedule]) for of_rate in ratios.values()]
+        for schedule in errors
+    }
+    print_table(["schedule", *(RATES[rate] for rate in ratios)], table_of(ratings))
+    found = sorted(rating - 1 for of_schedule in ratings.values() for rating in of_schedule)
+    quartiles = ", ".join(f"{100 * one:+.1f} %" for one in quantiles(found))
+    print(f"{len(found)} ratings: {100 * found[0]:+.1f} % at worst, quartiles {quartiles}\n")
+
+
+def table_of(ratios):
+    return [
+        [f"`{schedule}`", *(f"{100 * (ratio - 1):+.1f} %" for ratio in some)]
+        for schedule, some in ratios.items()
+    ]
 
 
 def print_tables(program):
@@ -97,3 +148,4 @@ def print_tables(program):
     print_errors(program)
     print("## Predicted and published\n")
     print_published(program)
+    print_published_8k(program)
