@@ -250,8 +250,8 @@ def measure(options, program, name, stage):
         code = subprocess.run(words, stdout=log, stderr=log, check=False).returncode
     if code not in (0, 1) or not record.exists():
         lines = said.read_text(errors="replace").splitlines()
-        told = "".join([line for line in lines if line.startswith("minitaw: ")][-1:])
-        raise BadInput(f"the run {name} failed (exit code {code}): see {said}; {told}")
+        told = "".join([f"; {line}" for line in lines if line.startswith("minitaw: ")][-1:])
+        raise BadInput(f"the run {name} failed (exit code {code}): see {said}{told}")
 
 
 # What compare says.

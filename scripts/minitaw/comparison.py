@@ -66,8 +66,8 @@ class Comparison:
 
     def text(self):
         """ "SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
-        why = [f"not measured: {name}" for name in self.rules.not_measured]
-        why += [self.excluded()] if self.word == "SAME" else self.reasons()
+        why = [self.excluded()] if self.word == "SAME" else [*self.reasons()]
+        why += [f"not measured: {name}" for name in self.rules.not_measured]
         return f"{self.word}: {'; '.join(why)}"
 
     def reasons(self):
