@@ -12,7 +12,13 @@ std::string name_of(Status status) {
 
 std::string utc_now() {
   using namespace std::chrono;
-  return fmt::format("{:%FT%T}Z", floor<milliseconds>(system_clock::now()));
+  return utc_text(duration<double>(system_clock::now().time_since_epoch()).count());
+}
+
+std::string utc_text(double seconds) {
+  using namespace std::chrono;
+  const sys_time moment{duration<double>(seconds)};
+  return fmt::format("{:%FT%T}Z", floor<milliseconds>(moment));
 }
 
 void fail(CaseResult& result, std::string reason) {

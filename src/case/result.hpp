@@ -3,6 +3,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include "base/clocks.hpp"
 #include "base/statistics.hpp"
 #include "base/table.hpp"
 #include "case/case.hpp"
@@ -66,8 +67,8 @@ struct CaseResult {
   std::vector<double> losses;  ///< mean loss of every step, warm-up included
   /// [timed step][rank]; a sample is the maximum over ranks.
   std::vector<std::vector<double>> seconds;
-  std::string begun;      ///< its first timed step, as utc_now()
-  std::string ended;      ///< its last one
+  /// Before the first and after the last timed step, by the clocks of rank 0; empty: not executed.
+  std::vector<ClockSeconds> clocks;
   double peak = unknown;  ///< FLOP/s that a rank's device can do
 
   std::vector<RankMemory> memory;  ///< per rank
@@ -97,4 +98,6 @@ struct CaseResult {
 void fail(CaseResult& result, std::string reason);
 /// Now, ISO 8601, UTC: "2026-07-18T09:30:00.250Z".
 std::string utc_now();
+/// The same of seconds since 1970.
+std::string utc_text(double seconds);
 }  // namespace minitaw

@@ -225,6 +225,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
     CaseResult& result) {
   const auto& [c, runtime, comm] = running;
   TimedSteps steps(runtime.program(), c.steps);
+  ClockReading begun;
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     const int timed = s - c.warmup;  // below zero: warm-up
@@ -233,9 +234,9 @@ StopReason CaseRunner::execute(const RunningCase& running,
     for (const auto& instrument : options_.instruments)
       if (timed >= 0)
         instrument->before_step(timed);
-    check_mpi(MPI_Barrier(comm), "MPI_Barrier");
     if (timed == 0)
-      result.begun = utc_now();
+      begun = read_clocks();
+    check_mpi(MPI_Barrier(comm), "MPI_Barrier");
 
     const double seconds = runtime.step();
     phase(fmt::format("gathering what step {} left", s + 1));
@@ -252,11 +253,13 @@ StopReason CaseRunner::execute(const RunningCase& running,
     if (s == 0 && reference != nullptr)
       watch.leave_out([&] { check_first_step(running, *reference, result); });
   }
-  result.ended = utc_now();
+  const auto clocks = seconds_of(begun, read_clocks());
+  result.clocks.assign(clocks.begin(), clocks.end());
 
   topology::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
+  fail_at_first(result, disagreement(clocks[0], clocks[1]), comm);
   collect(runtime, steps, count, taken, options_.timeline, comm, result);
   for (const auto& instrument : options_.instruments)
     instrument->after_case(running, result);

@@ -110,6 +110,12 @@ std::vector<Column> columns_of_settings() {
   return all;
 }
 
+/// The time of the day at the begin (0) or the end of timed steps; empty: it was not reached.
+auto real_time(std::size_t moment) {
+  constexpr std::size_t real = 1;
+  return [=](const R& r) { return r.clocks.empty() ? "" : utc_text(r.clocks.at(moment).at(real)); };
+}
+
 std::vector<Column> columns_of_position() {
   return {
       column("case",
@@ -124,8 +130,9 @@ std::vector<Column> columns_of_position() {
           wide("rep", "", 3)),
       column("session", "1", "Session that ran it: /sessions/NNNN.", &RunPosition::session),
       column("started", "text", "Start of the run, ISO 8601, UTC.", &R::started),
-      column("begun", "text", "Begin of the first timed step, by the clock of rank 0.", &R::begun),
-      column("ended", "text", "End of the last timed step on all ranks.", &R::ended),
+      column(
+          "begun", "text", "Begin of the first timed step, by the clock of rank 0.", real_time(0)),
+      column("ended", "text", "End of the last timed step on all ranks.", real_time(1)),
   };
 }
 
@@ -381,6 +388,12 @@ std::vector<Array> arrays_of_run() {
   using Link = LinkBytes;
   return {
       {{"seconds", "s", "timed step, rank", "Each timed step on each rank."}, each(&R::seconds)},
+      {{"clocks",
+           "s",
+           "moment, clock",
+           "Clocks of rank 0 before the first and after the last timed step.",
+           {clock_names.begin(), clock_names.end()}},
+          each(&R::clocks)},
       {{"losses", "nat/token", "step", "Mean loss of every step, warm-up included."},
           each(&R::losses)},
       {{"idle_ticks", "tick", "rank", "Ticks without computation."}, each(&R::idle_ticks)},

@@ -22,8 +22,7 @@ inline CaseResult sample_case(
     r.losses.push_back(3.0 - 0.125 * step);
   for (int step = 0; step < timed; ++step)
     r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
-  r.begun = "2026-07-18T09:30:00.250Z";
-  r.ended = "2026-07-18T09:30:10.750Z";
+  r.clocks = {{100, 1784367000.25, 7}, {110.5, 1784367010.75, 17.5}};
   for (int rank = 0; rank < c.ranks; ++rank) {
     RankMemory memory;
     std::iota(memory.planned.begin(), memory.planned.end(), 1000 * (rank + 1));

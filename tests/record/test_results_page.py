@@ -16,6 +16,7 @@ RANKS, STEPS = range(3), range(4)
 TRAFFIC = ["weights", "gradients", "activations", "embeddings", "context"]
 # What write_sample.cpp makes up, here by its rule once more.
 VALUES = {
+    "clocks": [[100, 1784367000.25, 7], [110.5, 1784367010.75, 17.5]],
     "losses": [3, 2.875, 2.75, 2.625, 2.5],
     "idle_ticks": [0, 1, 2],
     "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in STEPS],
