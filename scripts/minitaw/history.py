@@ -39,10 +39,13 @@ def scatter_of(*levels):
 
 
 def shift_at(before, after):
-    """Between the medians of these logarithms of steps; 0 if it is less than what counts."""
+    """Between the medians of these logarithms of steps; 0 if it is less than what counts, or if the
+    fastest ones, which were disturbed least, do not show it too."""
     shift = numpy.median(after) - numpy.median(before)
-    least = max(math.log1p(LEAST_CHANGE), SCATTERS * scatter_of(before, after))
-    return float(shift) if abs(shift) >= least else 0
+    of_fastest = (min(after) - min(before)) * numpy.sign(shift)
+    least = math.log1p(LEAST_CHANGE)
+    is_seen = abs(shift) >= max(least, SCATTERS * scatter_of(before, after))
+    return float(shift) if is_seen and of_fastest >= least else 0
 
 
 def change_at(before, after, risk):
