@@ -4,6 +4,7 @@ results are those of what the program says. Their commands: test_commands.py."""
 
 import ast
 import json
+import pathlib
 import re
 
 import pytest
@@ -37,6 +38,34 @@ def test_everything_parses():
             for step in job["steps"]:
                 script = re.sub(r"\$\{\{.*?\}\}", "x", step.get("run", ""))
                 call("bash", "-n", input=script, check=True)
+
+
+@pytest.mark.parametrize("name", ["github-actions", "github-nightly"])
+def test_what_is_not_decided_passes_with_a_warning(name):
+    """As the shell of a job in a container runs the step, with a gate that ends with this code."""
+    yaml = pytest.importorskip("yaml")
+    (job,) = yaml.safe_load(text_of(f"ci/{name}.yml"))["jobs"].values()
+    (gate,) = (step["run"] for step in job["steps"] if "perf-gate " in step.get("run", ""))
+    for folder in ("scripts", "out", "history"):
+        pathlib.Path(folder).mkdir()
+    pathlib.Path("history/commit").touch()
+    pathlib.Path("out/compare.txt").write_text("COMPARISON: AMBIGUOUS: 1 of 1 case\n")
+    stub = pathlib.Path("scripts/perf-gate")
+    for code, ends in ((0, 0), (1, 1), (2, 2), (3, 0)):
+        stub.write_text(f"#!/bin/sh\nexit {code}\n")
+        stub.chmod(0o755)
+        done = call("sh", "-e", input=gate)
+        assert done.returncode == ends
+        assert ("::warning" in done.stdout and "AMBIGUOUS" in done.stdout) == (code == 3)
+
+
+@pytest.mark.parametrize("name", ["gitlab-ci", "gitlab-nightly"])
+def test_gitlab_warns_of_what_is_not_decided(name):
+    yaml = pytest.importorskip("yaml")
+    (job,) = yaml.safe_load(text_of(f"ci/{name}.yml")).values()
+    assert job["allow_failure"] == {"exit_codes": 3}
+    ends = {"gitlab-ci": r"scripts/perf-gate [^|]*", "gitlab-nightly": r'exit "\$\{code:-0\}"'}
+    assert re.fullmatch(ends[name], job["script"][-1])
 
 
 @pytest.mark.parametrize(
