@@ -39,6 +39,7 @@ class Stage:
     deck: pathlib.Path
     ranks: int
     pairs: int = 0  # measured
+    seconds: float = 0.0  # that they took
     rows: slice = slice(0)  # of the table of compare
 
 
@@ -317,7 +318,9 @@ class Gate:
         stage.pairs += 1
         for side in ("base", "new") if stage.pairs % 2 else ("new", "base"):
             measure(self.options, self.programs[side], f"{side}-{stage.pairs:03}", stage)
-        self.longest = max(self.longest, self.seconds() - begin)
+        took = self.seconds() - begin
+        stage.seconds += took
+        self.longest = max(self.longest, took)
 
     def measure_stage(self, stage, most):
         """Until there are so many pairs, or time is over. The first is compared at once, so that
@@ -341,14 +344,22 @@ class Gate:
             text += f" ({row[10]} to {row[11]})" if row[10] != "-" else ""
         say(text)
 
+    def next_stage(self):
+        """Each has its least number of pairs before one goes on; then the one that had the least
+        time."""
+        unmeasured = [stage for stage in self.options.stages if not stage.pairs]
+        most = self.options.rounds
+        still_open = [one for one in self.options.stages if one.pairs < most and self.is_open(one)]
+        still_open.sort(key=lambda stage: stage.seconds)
+        return next(iter(unmeasured + still_open), None)
+
     def measure(self):
-        """No deck goes on before each has its least number of pairs."""
-        for pairs in looks_of(self.options.rounds):
-            for stage in self.options.stages:
-                if (self.is_open(stage) or not stage.pairs) and self.has_time():
-                    self.measure_stage(stage, pairs)
-                if verdict(self.said) == "REGRESSION":
-                    return
+        looks = looks_of(self.options.rounds)
+        while self.has_time() and verdict(self.said) != "REGRESSION":
+            stage = self.next_stage()
+            if not stage:
+                return
+            self.measure_stage(stage, next(most for most in looks if most > stage.pairs))
 
     def conclude(self):
         """What was not seen, and what to do next."""

@@ -27,7 +27,7 @@ def gate(monkeypatch, *words):
 
 
 def simulate(monkeypatch, verdicts):
-    """In the place of runs, which take a second each, and of scripts/compare, which says each
+    """In the place of runs, which take a second for each rank, and of scripts/compare, which says each
     verdict once and the last one over and over: a word for each case, then that of all. Returns
     what ran, after which pair it looked, and what compare was told beyond the files."""
     ran, looked, told = [], [], []
@@ -45,7 +45,9 @@ def simulate(monkeypatch, verdicts):
         self.code = {"REGRESSION": 1, "AMBIGUOUS": 3}.get(verdict, 0)
         self.said = f"# notes\n{''.join(rows)}COMPARISON: {verdict}: x\n"
 
-    monkeypatch.setattr(perf_gate, "time", types.SimpleNamespace(monotonic=lambda: len(ran)))
+    monkeypatch.setattr(
+        perf_gate, "time", types.SimpleNamespace(monotonic=lambda: sum(run[1] for run in ran))
+    )
     monkeypatch.setattr(perf_gate, "programs_of", lambda _: {"base": "base", "new": "new"})
     monkeypatch.setattr(perf_gate, "measure", measure)
     monkeypatch.setattr(perf_gate.Gate, "judge", judge)
@@ -85,12 +87,21 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
         ),
         # time that one leaves goes to the others
         (
-            "--limit 60",
+            "--limit 100",
             [SAME, SAME, f"SAME {OPEN}"],
             3,
-            [(0, 1, 12), (1, 1, 12), (1, 13, 17), (1, 18, 18)],
-            [1, 12, 1, 12, 17, 18],
+            [(0, 1, 12), (1, 1, 12), (1, 13, 17), (1, 18, 19)],
+            [1, 12, 1, 12, 17, 19],
             ["not decided: communication."],
+        ),
+        # 48 s for both, then 68 s and 60 s
+        (
+            "--limit 130",
+            [OPEN, OPEN, f"AMBIGUOUS {OPEN}"],
+            3,
+            [(0, 1, 12), (1, 1, 12), (0, 13, 17), (0, 18, 24), (0, 25, 34), (1, 13, 15)],
+            [1, 12, 1, 12, 17, 24, 34, 15],
+            ["communication, pair 15 of 48"],
         ),
         ("--nightly", [SAME], 0, [(i, 1, 12) for i in range(4)], [1, 12] * 4, ["a long sequence"]),
     ],
