@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <random>
-#include <set>
 #include "deck/deck.hpp"
 
 namespace minitaw::app {
@@ -82,19 +81,6 @@ RemainingRuns remaining_runs(
   for (Run& run : remaining.runs)
     run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
-}
-
-std::vector<Row> rows_of(const std::vector<Case>& cases, std::vector<Row> rows) {
-  std::set<std::string> known;
-  for (const Case& c : cases)
-    known.insert(deck::identity(c));
-  std::erase_if(rows, [&](const Row& row) { return !known.contains(row.text("identity")); });
-  return rows;
-}
-
-std::size_t count_ended(const std::vector<Row>& rows) {
-  return std::ranges::count_if(record::by_case(rows),
-      [](const CaseRuns& one) { return !one.ended_ok() || one.is_finished(); });
 }
 
 TimeLimit::TimeLimit(std::optional<double> seconds)

@@ -30,11 +30,6 @@ struct RemainingRuns {
 RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
-/// The rows of these cases; a file may have more.
-std::vector<record::Row> rows_of(const std::vector<Case>& cases, std::vector<record::Row> rows);
-/// Cases with all repetitions, or with a failure, after which none comes.
-std::size_t count_ended(const std::vector<record::Row>& rows);
-
 class TimeLimit {
 public:
   /// Without `seconds`, the limit is the end of the Slurm job (SLURM_JOB_END_TIME), if it is known.

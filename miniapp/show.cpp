@@ -22,12 +22,12 @@ std::string text_of(const record::Results& file) {
       fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows)
     text += table.row(row);
-  return text + record::closing_text(file.rows, remarks());
+  return text + record::closing_text(file.rows, remarks(), file.asked);
 }
 
 Json json_of(const record::Results& file) {
   Json json;
-  json["verdict"] = record::verdict(file.rows);
+  json["verdict"] = record::verdict(file.rows, file.asked);
   json["figures_of_merit"] = record::figures_of_merit(file.rows);
   for (const record::Column& column : record::columns())
     json["units"][column.field.name] = column.field.units;
@@ -55,7 +55,7 @@ public:
       write_json(invocation, json_of(file));
     else
       write_stdout(csv_ ? record::to_csv(file.rows) : text_of(file));
-    return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
+    return record::is_valid(record::verdict(file.rows, file.asked)) ? 0 : 1;
   }
 
 private:

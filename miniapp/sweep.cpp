@@ -68,6 +68,50 @@ public:
   /// The run has ended, well or not.
   void finished(const Run& run, CaseResult result) {
     const std::scoped_lock lock(mutex_);
+    add(run, std::move(result));
+  }
+
+  /// The run does not begin, or ends without any result of its own.
+  void failed(const Run& run, Status status, const std::string& reason) {
+    finished(run, failure(run, status, reason));
+  }
+
+  /// From any thread: what is running will not end, because the job cannot go on.
+  void give_up(Status status, const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    if (const std::optional<Run> run = running_)
+      add(*run, failure(*run, status, reason));
+    recorder_.finish();
+  }
+
+  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
+  [[nodiscard]] int close(const std::string& why_stopped) {
+    const std::scoped_lock lock(mutex_);
+    const std::vector<std::string> cases = list_of(deck_.cases, deck::identity);
+    const record::Asked asked(cases.begin(), cases.end());
+    std::vector<Row> rows = recorder_.rows();  // the file may have other cases
+    std::erase_if(rows, [&](const Row& row) { return !asked.contains(row.text("identity")); });
+    for (const std::string& sentence : deck_.left_out)
+      note(sentence);
+    if (!why_stopped.empty())
+      note(why_stopped);
+    print(record::closing_text(rows, remarks(), asked));
+    note("results: " + options_.output);
+    recorder_.finish();
+    return record::is_valid(record::verdict(rows, asked)) ? 0 : 1;
+  }
+
+private:
+  CaseResult failure(const Run& run, Status status, const std::string& reason) const {
+    CaseResult result;
+    result.asked = deck_.cases[run.index];
+    result.status = status;
+    result.reason = reason;
+    result.started = utc_now();
+    return result;
+  }
+
+  void add(const Run& run, CaseResult result) {
     running_.reset();
     result.peak = peak_of(result.asked);
     if (result.status != Status::ok)
@@ -84,38 +128,6 @@ public:
       note(result.remark);
   }
 
-  /// The run does not begin, or ends without any result of its own.
-  void failed(const Run& run, Status status, const std::string& reason) {
-    CaseResult result;
-    result.asked = deck_.cases[run.index];
-    result.status = status;
-    result.reason = reason;
-    result.started = utc_now();
-    finished(run, std::move(result));
-  }
-
-  /// From any thread: what is running will not end, because the job cannot go on.
-  void give_up(Status status, const std::string& reason) {
-    const std::scoped_lock lock(mutex_);
-    if (const std::optional<Run> run = running_)
-      failed(*run, status, reason);
-    recorder_.finish();
-  }
-
-  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
-  [[nodiscard]] int close(const std::string& why_stopped) {
-    const std::scoped_lock lock(mutex_);
-    const std::vector<Row> rows = rows_of(deck_.cases, recorder_.rows());
-    const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
-    for (const std::string& sentence : deck_.left_out)
-      note(sentence);
-    print(record::closing_text(rows, remarks(), missing));
-    note("results: " + options_.output);
-    recorder_.finish();
-    return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
-  }
-
-private:
   void print(const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
@@ -140,7 +152,7 @@ private:
   std::set<std::size_t> failed_;  ///< cases
   std::set<std::string> told_;    ///< remarks that were printed
   std::optional<Run> running_;
-  std::recursive_mutex mutex_;  ///< give_up() comes from another thread
+  std::mutex mutex_;  ///< give_up() comes from another thread
 };
 
 /// The next thing that all ranks do, as rank 0 decides.
@@ -188,9 +200,11 @@ private:
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
-    if (caught_signal() != 0)
-      why_stopped_ = by_signal();
     for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
+      if (caught_signal() != 0) {
+        why_stopped_ = by_signal();
+        break;
+      }
       const Run& run = writer_->runs()[at_];
       const Case& c = deck_.cases[run.index];
       if (writer_->has_failed(run)) {

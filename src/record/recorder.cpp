@@ -70,11 +70,14 @@ void require_unprotected(const std::string& path) {
 Results read_results(hid_t file, const std::string& path) {
   try {
     h5::require_sound(file);
-    Results found{read_rows(file), {}, {}};
+    Results found{read_rows(file), {}, {}, {}};
     for (int number = 0; h5::has(file, session_path(number)); ++number) {
       const std::string session = session_path(number);
       found.git_hashes.push_back(read_texts(file, session + "/git_hash").at(0));
       found.links.push_back(read_texts(file, session + "/links"));
+      if (h5::has(file, session + "/cases"))
+        for (std::string& identity : read_texts(file, session + "/cases"))
+          found.asked.insert(std::move(identity));
     }
     return found;
   } catch (const std::runtime_error& error) {
@@ -96,6 +99,9 @@ Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)
       remarks_(std::move(remarks)),
       mark_(path_),
       file_(fs::exists(path_) ? load_file(path_) : new_file()) {
+  const Elements& cases = provenance_.at("cases");
+  const auto& asked = std::get<std::vector<std::string>>(cases.values);
+  asked_.insert(asked.begin(), asked.end());
   fs::exists(path_) ? resume() : begin();
 }
 
@@ -123,6 +129,8 @@ void Recorder::resume() {
   require_unprotected(path_);
   Results found = read_results(file_, path_);
   rows_ = std::move(found.rows);
+  const bool asks_for_more = !std::ranges::includes(found.asked, asked_);
+  asked_.merge(found.asked);
   sessions_ = static_cast<int>(found.git_hashes.size());
   std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
   others.erase(std::string(build::git_hash));
@@ -132,6 +140,11 @@ void Recorder::resume() {
         path_,
         fmt::join(others, ", "),
         build::git_hash);
+  if (!asks_for_more)
+    return;
+  write_session();
+  write_judgement();
+  save();
 }
 
 int Recorder::case_number(const std::string& identity) const {
@@ -157,7 +170,7 @@ void Recorder::write_session() {
 
 void Recorder::write_judgement() {
   const h5::Id runs = h5::open_group(file_, "runs");
-  h5::set_attribute(runs, "verdict", Cell(verdict(rows_)));
+  h5::set_attribute(runs, "verdict", Cell(verdict(rows_, asked_)));
   h5::set_attribute(runs, "figures_of_merit", Values(figures_of_merit(rows_)));
   for (const Remark& remark : remarks_)
     h5::set_attribute(runs, remark.attribute, Cell(remark.sentence(rows_)));

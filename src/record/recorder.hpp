@@ -10,6 +10,7 @@ struct Results {
   std::vector<Row> rows;                        ///< of /runs
   std::vector<std::string> git_hashes;          ///< [session]: of its program
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
+  Asked asked;                                  ///< by all sessions
 };
 
 /// `path` is for messages. Throws InputError if the file is damaged.
@@ -57,6 +58,7 @@ private:
   RunningMark mark_;
   h5::Id file_;
   std::vector<Row> rows_;
+  Asked asked_;  ///< by all sessions, this one included
   std::string note_;
   int sessions_ = 0;      ///< in the file before this one
   bool written_ = false;  ///< this session is in the file

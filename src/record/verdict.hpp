@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <set>
 #include "record/schema.hpp"
 
 /// Judges a run, a case and a sweep (docs/run.md).
@@ -22,8 +23,8 @@ struct CaseRuns {
 
   bool ended_ok() const { return last().text("status") == name_of(Status::ok); }
 
-  /// Returns whether it has all repetitions, well ended.
-  bool is_finished() const;
+  /// Returns whether it has all repetitions, or a failure, after which none comes.
+  bool has_ended() const;
   /// Like verdict_of(); INVALID also if repetitions are missing.
   std::string verdict() const;
   /// Median over repetitions.
@@ -33,13 +34,12 @@ struct CaseRuns {
 /// In the order of their numbers. They point into `rows`.
 std::vector<CaseRuns> by_case(const std::vector<Row>& rows);
 
-struct Missing {
-  std::size_t cases = 0;
-  std::string why;  ///< "stopped by SIGTERM"
-};
+/// Identities of the cases that sessions were asked for.
+using Asked = std::set<std::string>;
 
-/// The verdict of a sweep: there is at least one case, all are valid and none is missing.
-std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
+/// The verdict of a sweep: there is at least one case, all are valid, and those asked for have
+/// ended.
+std::string verdict(const std::vector<Row>& rows, const Asked& asked = {});
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024
 /// tokens)", followed by its doubt and the fastest case without one if it has a doubt. "none" if no
 /// case is valid.
@@ -55,7 +55,7 @@ using Remarks = std::vector<Remark>;
 /// Remarks, what was judged, a line "figure of merit: ..." for each model, and "RESULT: VALID" or
 /// "RESULT: INVALID: reason".
 std::string closing_text(
-    const std::vector<Row>& rows, const Remarks& remarks = {}, const Missing& missing = {});
+    const std::vector<Row>& rows, const Remarks& remarks = {}, const Asked& asked = {});
 /// Settings in which the rows differ, in the order of the columns, but not what follows from
 /// another one.
 std::vector<std::string> varying_settings(const std::vector<Row>& rows);

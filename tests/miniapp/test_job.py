@@ -230,6 +230,23 @@ def test_no_rank_is_called_slowest_where_threads_outnumber_the_cores():
     assert "computes slowest" not in said
 
 
+def test_a_clock_that_was_slowed_down_makes_the_result_invalid():
+    """A library halves what every clock of libc says; the processor's counter tells."""
+    deck = REPOSITORY / "inputs/acceptance/small.toml"
+    short = settings(schedule="ddp", seq=128, steps=3, warmup=1, repeats=1)
+    slow = BUILD / "tests/miniapp/libhalved_clock.so"
+    variables = [f"LD_PRELOAD={slow}", "ASAN_OPTIONS=verify_asan_link_order=0"]
+    done = on_ranks(4, "run", deck, *short, "-o", "slow.h5", variables=variables)
+    with h5py.File("slow.h5") as file:
+        monotonic, real, counter = numpy.diff(file["runs/0000/clocks"][:], axis=0)[0]
+        if numpy.isnan(counter):
+            pytest.skip("this processor has no constant counter")
+    said = output_of(done, code=1)
+    assert re.search(r"RESULT: INVALID: .* wrong: rank 0: the clocks disagree about the", said)
+    assert counter == pytest.approx(2 * monotonic, rel=0.01)
+    assert f"monotonic {monotonic:.6f} s, real {real:.6f} s, counter {counter:.6f} s" in said
+
+
 @pytest.mark.skipif(not NO_DEVICE.exists(), reason="the program has devices of its own")
 @pytest.mark.parametrize("ranks, without", [(2, 0), (3, 1)])
 def test_a_rank_without_its_device_ends_the_job(ranks, without):

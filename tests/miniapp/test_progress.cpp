@@ -64,22 +64,6 @@ TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
       digits(remaining_runs(cases_of({3}), file_of({{cases[0], 2}}), {})), ElementsAre("02"));
 }
 
-/// Of a file with another case, one that lacks a repetition, a whole one, and failures.
-TEST(Sweep, IsEndedWhereEveryCaseHasAllRepetitionsOrAFailure) {
-  const std::vector all = cases_of({1, 2, 2, 2, 2, 2}), cases(all.begin() + 1, all.end());
-  const std::vector rows = rows_of(cases,
-      file_of({{all[0], 1},
-          {all[3], 1},
-          {all[2], 2},
-          {all[4], 0, Status::wrong},
-          {all[5], 0, Status::skipped}}));
-  std::vector<std::int64_t> lengths;
-  for (const Row& row : rows)
-    lengths.push_back(row.integer("seq"));
-  EXPECT_THAT(lengths, ElementsAre(8, 7, 7, 9, 10));
-  EXPECT_EQ(count_ended(rows), 3U);
-}
-
 TEST(RemainingRuns, FailedCasesStayAndSayWhyUnlessTheyAreRetried) {
   const std::vector cases = cases_of({2, 1, 1, 1, 1});
   const std::vector rows = file_of({{cases[0], 1, Status::oom},

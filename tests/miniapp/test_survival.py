@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 
+import h5py
 import pytest
 from programs import MINITAW, MPIEXEC, SMALL, call, settings, told
 
@@ -92,6 +93,17 @@ def cases():
     return {row["identity"]: row for row in json.loads(done.stdout)["runs"]}
 
 
+def verdict():
+    """Of the file: one, however it is read."""
+    said = json.loads(call(MINITAW, "show", Job.file, "--json").stdout)["verdict"]
+    text = call(MINITAW, "show", Job.file)
+    with h5py.File(Job.file) as file:
+        assert file["runs"].attrs["verdict"] == said
+    assert text.stdout.splitlines()[-1] == f"RESULT: {said}"
+    assert text.returncode == (0 if said.startswith("VALID") else 1)
+    return said
+
+
 def finished(table):
     return {identity: row for identity, row in table.items() if row["status"] == "ok"}
 
@@ -144,6 +156,10 @@ def strike(blow, chance):
     assert len(finished(now)) >= len(before) + announced, f"cases are lost: {said} {complaint}"
     for identity, row in before.items():
         assert now[identity] == row, "a finished case has changed"
+    if Job.file.exists():
+        assert "RESULT: " not in said or f"RESULT: {verdict()}\n" in said
+        unfinished = f"INVALID: unfinished cases: {CASES - len(now)} ("
+        assert verdict().startswith(unfinished) == (len(now) < CASES), verdict()
     if job.process.returncode == 0:  # MPICH's launcher may return 0 where a rank was killed
         assert "RESULT: VALID" in said or "RESULT" not in said
 

@@ -81,15 +81,49 @@ TEST_F(File, ThatKnowsThatACaseIsSkippedGetsNoFurtherRow) {
   EXPECT_THAT(recorder.rows(), SizeIs(4)) << "it has run since";
 }
 
+/// Also before the first run ends, and where a later session asks for more.
+TEST_F(File, SaysHowManyOfAllCasesThatWereAskedForAreUnfinished) {
+  const auto asking = [&](const std::vector<std::string>& schedules) {
+    Provenance session = sample_session();
+    session["cases"] = list_data(list_of(schedules,
+        [](const std::string& name) { return deck::identity(sample_case(name).asked); }));
+    return Recorder(file_, session);
+  };
+  const auto expect = [&](const std::string& begin) {
+    const h5::Id file = load_file(file_), runs = h5::open_group(file, "runs"),
+                 kept(H5Aopen(runs, "verdict", H5P_DEFAULT), H5Aclose, "open the verdict"),
+                 type(H5Aget_type(kept), H5Tclose, "read its type");
+    char* text = nullptr;
+    ASSERT_GE(H5Aread(kept, type, &text), 0);
+    const Results found = read_results(file_);
+    EXPECT_EQ(verdict(found.rows, found.asked), text);
+    EXPECT_THAT(text, testing::StartsWith(begin));
+    H5free_memory(text);
+  };
+  {
+    Recorder first = asking({"tawpipe", "ddp"});
+    expect("INVALID: unfinished cases: 2 (");
+    first.append(sample_case("ddp"));
+    expect("INVALID: unfinished cases: 1 (");
+    first.append(sample_case("tawpipe"));
+    expect("VALID");
+  }
+  (void)asking({"ddp", "fsdp"});
+  expect("INVALID: unfinished cases: 1 (");
+  asking({"ddp"}).append(sample_case("fsdp"));
+  expect("VALID");
+}
+
 /// The last row of a repetition counts.
 TEST(CaseRuns, HaveARowOfEachRepetition) {
   CaseResult r = sample_case(), failed = failed_case();
   r.asked.repeats = failed.asked.repeats = 2;
   const Row first = make_row(r, {7, 0}), bad = make_row(failed, {7, 1}), good = make_row(r, {7, 1});
   const std::vector<Row> half = {first}, broken = {good, bad, first}, whole = {bad, first, good};
-  EXPECT_FALSE(by_case(half).at(0).is_finished() || by_case(broken).at(0).is_finished());
+  EXPECT_FALSE(by_case(half).at(0).has_ended());
+  EXPECT_TRUE(by_case(broken).at(0).has_ended()) << "none comes after a failure";
   EXPECT_THAT(by_case(whole).at(0).runs, ElementsAre(&whole[1], &whole[2]));
-  EXPECT_TRUE(by_case(whole)[0].is_finished());
+  EXPECT_TRUE(by_case(whole)[0].has_ended());
 }
 
 /// tests/python/test_hostile.py has more that is refused, by the same function.
