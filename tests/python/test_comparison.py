@@ -178,6 +178,7 @@ def test_five_repetitions_of_many_cases_decide(factors, word, also):
     found = compare(*sides)
     assert found.word == word
     assert also in found.text()
+    assert ("together" in found.text()) == ("together" in also)
 
 
 def test_what_was_not_measured_is_not_the_same():

@@ -129,6 +129,8 @@ def test_a_change_is_told_where_it_began():
         ([1.2] * 12 + [1] * 9, ["--fail"], "FASTER: 1 of 2 cases", "faster: step"),
         ([1] * 5, ["--fail"], "UNKNOWN", "# unknown: 5 runs, 16 or more can show a change"),
         (SCATTERED, [], "UNKNOWN: 1 of 2", "# unknown: runs scatter by "),
+        # a load that left the newest run alone
+        ([1] * 18 + [1.2, 1.2, 1], [], "SAME: 2 of 2 cases", "# no change in 21 runs"),
         *(
             ([1] * 18 + [1.125] * newest, ["--fail"], "UNKNOWN: 1 of 2", f": newest {some} slower")
             for newest, some in ((1, "1 run"), (3, "3 runs"))

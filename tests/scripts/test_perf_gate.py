@@ -85,6 +85,15 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             [1, 12, 1, 12, 14, 14],
             ["not decided: computing and communication.", "--limit 600 --rounds 28"],
         ),
+        # together they are decided
+        (
+            "",
+            [OPEN, OPEN, OPEN, "AMBIGUOUS AMBIGUOUS FASTER"],
+            0,
+            [(0, 1, 12), (1, 1, 12)],
+            [1, 12, 1, 12],
+            ["communication, pair 12 of 48"],
+        ),
         # time that one leaves goes to the others
         (
             "--limit 100",
