@@ -14,18 +14,52 @@ namespace minitaw::screen {
 namespace {
 using Json = nlohmann::ordered_json;
 
-/// The lowest, median and highest value of all rounds.
-std::array<double, 3> spread_of(const Measurement& m) {
-  std::vector<double> all = list_of(m.rounds | std::views::join);
+/// Of more ranks, JSON has the values of nodes.
+constexpr int most_ranks = 64;
+
+bool has_ranks(const Wiring& wiring) {
+  return wiring.nodes.ranks() <= most_ranks;
+}
+
+/// The lowest, median and highest value of those that are known.
+std::array<double, 3> spread_of(std::vector<double> all) {
   std::erase_if(all, [](double v) { return std::isnan(v); });
   std::ranges::sort(all);
   return {quantile(all, 0), quantile(all, 0.5), quantile(all, 1)};
 }
 
+/// Of all rounds.
+std::array<double, 3> spread_of(const Measurement& m) {
+  return spread_of(list_of(m.rounds | std::views::join));
+}
+
+/// Medians over the rounds: [part], or of pairs of parts [from][to]. A part is a rank, or a node:
+/// the slowest of its ranks and of the pairs inside, or of the pairs between two nodes.
+Json values_of(const Wiring& wiring, const Measurement& m) {
+  const topology::Groups& nodes = wiring.nodes;
+  const Partner kind = m.quantity.partner;
+  const int parts = has_ranks(wiring) ? nodes.ranks() : nodes.count();
+  const int partners = wiring.partners(kind);
+  const auto part_of = [&](int rank) { return has_ranks(wiring) ? rank : nodes.group_of(rank); };
+  std::vector<Values> found(parts, Values(parts, nothing));
+  for (int i = 0; i < nodes.ranks() * partners; ++i) {
+    const int to = i / partners, from = wiring.rank_of(kind, to, i % partners);
+    if (from < 0)
+      continue;
+    const double value = spread_of(list_of(m.rounds, [&](const Values& v) { return v[i]; }))[1];
+    double& slowest = found[part_of(from)][part_of(to)];
+    slowest = m.quantity.is_latency() ? std::fmax(slowest, value) : std::fmin(slowest, value);
+  }
+  if (kind == Partner::node || (kind == Partner::inside && has_ranks(wiring)))
+    return found;
+  return list_of(indices(found), [&](int part) { return found[part][part]; });
+}
+
 Json to_json(const Screening& s, const Culprit& c) {
   constexpr const char* kinds[] = {"rank", "node", "adapter", "link"};
   const auto evidence = [](const Evidence& e) -> Json {
-    return {{"quantity", e.quantity.name + e.way},
+    return {{"text", text_of(e)},
+        {"quantity", e.quantity.name + e.way},
         {"units", e.quantity.units},
         {"value", e.value},
         {e.expected ? "expected" : "usual", e.usual},
@@ -187,6 +221,7 @@ std::string findings_text(const Screening& s, std::span<const topology::RankPlac
 
 /// A number that is not known is null.
 nlohmann::ordered_json to_json(const Screening& s) {
+  constexpr const char* kinds[] = {"each", "pairs in a node", "pairs of nodes"};
   Json quantities = Json::array();
   for (const int q : indices(s.measured)) {
     const auto& [quantity, rounds, expected] = s.measured[q];
@@ -198,7 +233,9 @@ nlohmann::ordered_json to_json(const Screening& s) {
           {"median", median},
           {"highest", highest},
           {"expected", expected},
-          {"detectable", s.judgement.smallest[q]}});
+          {"detectable", s.judgement.smallest[q]},
+          {"of", kinds[static_cast<int>(quantity.partner)]},
+          {"values", values_of(s.wiring, s.measured[q])}});
   }
   return {{"verdict", verdict_of(s).text},
       {"rounds", s.measured.front().rounds.size()},
@@ -206,6 +243,7 @@ nlohmann::ordered_json to_json(const Screening& s) {
       {"adapters", s.wiring.adapters},
       {"load", s.judgement.load},
       {"loaded_ranks", s.judgement.loaded},
+      {"part", has_ranks(s.wiring) ? "rank" : "node"},
       {"culprits", list_of(s.judgement.culprits, [&](const Culprit& c) { return to_json(s, c); })},
       {"quantities", quantities}};
 }

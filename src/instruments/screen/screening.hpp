@@ -50,11 +50,12 @@ struct Wiring {
   int rank_of(Partner kind, int rank, int partner) const;
 };
 
+using Values = std::vector<double>;  ///< NaN where nothing was measured
+
 /// One quantity, measured in some rounds.
 struct Measurement {
   Quantity quantity;
-  /// [round][rank * partners + partner], in the quantity's units; NaN where nothing was measured.
-  std::vector<std::vector<double>> rounds{};
+  std::vector<Values> rounds{};  ///< [round][rank * partners + partner], in the quantity's units
   double expected = nothing;  ///< of a healthy part, by a machine file; not of links inside nodes
 };
 

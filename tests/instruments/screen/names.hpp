@@ -6,7 +6,6 @@
 
 namespace minitaw::screen {
 using test::Rows;
-using Values = std::vector<double>;  ///< of ranks in a round
 
 /// "rank 3, node 4+5, link 0+3": the culprits in the order in which they were found.
 inline std::string names(const Judgement& judgement) {

@@ -31,6 +31,7 @@ def test_json_has_what_is_measured_found_and_expected():
     assert {each["name"]: each["expected"] for each in found["quantities"]} == expected
     for quantity in found["quantities"]:
         assert 0 < quantity["lowest"] <= quantity["median"] <= quantity["highest"]
+        assert len(quantity["values"]) == 3
         assert quantity["detectable"] is None or quantity["detectable"] >= 0.45
     named = {rank for culprit in found["culprits"] for rank in culprit["ranks"]}
     assert named >= {0, 1, 2} - set(found["loaded_ranks"])

@@ -9,19 +9,21 @@ namespace {
 const Wiring machine{topology::Groups({2, 4, 2}), 2};
 const std::vector<std::string> hosts = {"alpha", "beta", "gamma"};
 const Quantity triad{"triad", "B/s"}, rate{"rate", "B/s", Partner::node}, latency{"latency", "s"};
+const Quantity inside{"inside", "B/s", Partner::inside};
+constexpr double no = nothing;
 
-/// Values of some ranks in two rounds.
+/// Two rounds, in which only some ranks have values.
 Screening screening() {
   return {machine,
       hosts,
-      {{triad, {{4e9, nothing, 1e9}, {3e9, 2e9}}, 5e9},
-          {latency, {{0.75}, {0.25}}},
+      {{triad, {{4e9, no, 1e9, no, no, no, no, no}, {3e9, 2e9, no, no, no, no, no, no}}, 5e9},
+          {latency, {{0.75, no, no, no, no, no, no, no}, {0.25, no, no, no, no, no, no, no}}},
           {{"load", "1"}, {{0.1}, {0.3}}}},
       {.culprits = {{{Suspect::rank, {3}}, {{triad, "", 1e9, 2.5e9, 2}}},
            {{Suspect::node, {0, 1}}},
            {{Suspect::adapter, {6}}, {{rate, ", in", 4e6, 5e6, 1, true}}},
            {{Suspect::link, {1, 4}}}},
-          .smallest = {0.121, nothing, nothing},
+          .smallest = {0.121, no, no},
           .loaded = {5},
           .load = 0.3}};
 }
@@ -34,21 +36,52 @@ TEST(Screening, IsJson) {
     "verdict":
       "FOUND: 4 culprits in 2 rounds; other programs took up to 30 % of the cores of 1 rank",
     "rounds": 2, "nodes": [2, 4, 2], "adapters": 2, "load": 0.3, "loaded_ranks": [5],
+    "part": "rank",
     "culprits": [
       {"kind": "rank", "ranks": [3], "nodes": ["beta"], "text": "rank 3 (beta)", "evidence": [
-        {"quantity": "triad", "units": "B/s", "value": 1e9, "usual": 2.5e9, "rounds": 2}]},
+        {"text": "triad: 1 GB/s where 2.5 GB/s is usual (60 % less) in 2 rounds",
+         "quantity": "triad", "units": "B/s", "value": 1e9, "usual": 2.5e9, "rounds": 2}]},
       {"kind": "node", "ranks": [0, 1], "nodes": ["alpha"], "text": "alpha", "evidence": []},
       {"kind": "adapter", "ranks": [6], "nodes": ["gamma"], "text": "adapter 0 of gamma (rank 6)",
        "evidence": [
-        {"quantity": "rate, in", "units": "B/s", "value": 4e6, "expected": 5e6, "rounds": 1}]},
+        {"text": "rate, in: 32 Mbit/s where 40 Mbit/s is expected (20 % less) in 1 round",
+         "quantity": "rate, in", "units": "B/s", "value": 4e6, "expected": 5e6, "rounds": 1}]},
       {"kind": "link", "ranks": [1, 4], "nodes": ["alpha", "beta"],
        "text": "link between rank 1 (alpha) and rank 4 (beta)", "evidence": []}],
     "quantities": [
       {"name": "triad", "units": "B/s", "lowest": 1e9, "median": 2.5e9, "highest": 4e9,
-       "expected": 5e9, "detectable": 0.121},
+       "expected": 5e9, "detectable": 0.121, "of": "each",
+       "values": [3.5e9, 2e9, 1e9, null, null, null, null, null]},
       {"name": "latency", "units": "s", "lowest": 0.25, "median": 0.5, "highest": 0.75,
-       "expected": null, "detectable": null}]})json"))
+       "expected": null, "detectable": null, "of": "each",
+       "values": [0.5, null, null, null, null, null, null, null]}]})json"))
       << found.dump(2);
+}
+
+/// By sender, then receiver, medians of two rounds; of many ranks the slowest pair of two nodes.
+TEST(Screening, HasTheValuesOfPairs) {
+  const auto values = [](const Wiring& wiring, const Quantity& quantity, const Values& first) {
+    Values second = first;
+    second[1] += 2;
+    Screening some{wiring, hosts, {{quantity, {first, second}}}};
+    some.judgement.smallest = {no};
+    return to_json(some)["quantities"][0]["values"].dump();
+  };
+  const Wiring small{topology::Groups({2, 1}), 1};
+  EXPECT_EQ(values(small, inside, {no, 1, 5, no, no, 4}),
+      "[[null,5.0,null],[2.0,null,null],[null,null,null]]");
+  EXPECT_EQ(values(small, rate, {no, 3, no, no, 9, no}),
+      "[[null,null,9.0],[null,null,null],[4.0,null,null]]");
+  const Wiring large{topology::Groups({64, 2}), 2};
+  Values between(66 * 2, no), within(66 * 64, 7);
+  between[0 * 2 + 1] = 8;
+  between[32 * 2 + 1] = 7;
+  between[64 * 2] = 5;
+  between[65 * 2] = 3;
+  within[2] = 6;
+  EXPECT_EQ(values(large, rate, between), "[[null,3.0],[7.0,null]]");
+  EXPECT_EQ(values(large, {"latency", "s", Partner::node}, between), "[[null,5.0],[9.0,null]]");
+  EXPECT_EQ(values(large, inside, within), "[6.0,7.0]");
 }
 
 TEST(Screening, IsATableAndFindings) {
