@@ -7,7 +7,7 @@ import math
 
 import numpy
 
-from .aspects import MEMORY_THRESHOLD, RISK, worst
+from .aspects import worst
 from .intervals import Interval
 from .sealed import SCHEMA
 
@@ -64,15 +64,11 @@ def limit_text(value):
 def limits_of(comparison):
     """By which rules was judged."""
     rules, count = comparison.rules, comparison.count
-    limits = [
-        f"threshold {limit_text(rules.threshold)}",
-        f"memory {limit_text(MEMORY_THRESHOLD)}",
-        f"confidence {limit_text(1 - RISK)}",
-    ]
+    limits = [f"threshold {limit_text(rules.threshold)}"]
     if rules.quantile:
         limits.append(f"quantile {rules.quantile:g}")
     if rules.looks > 1:
-        limits.append(f"which is shared by {rules.looks} looks")
+        limits.append(f"the risk is shared by {rules.looks} looks")
     if count > 1:
         limits.append(f"SLOWER and FASTER hold for all {count} intervals at once")
     return ", ".join(limits)
