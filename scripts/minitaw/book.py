@@ -3,7 +3,7 @@
 that report.html lays out, beside paragraphs (str), figures (lists of pictures) and texts to unfold
 (dict)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas
 
@@ -11,6 +11,17 @@ from .drawing import styles_of
 from .numbers import NO_FIGURE, count_text, exists
 from .record import array, cases, rows_of
 from .settings import TOLD, setting_text, telling
+
+
+@dataclass
+class Box:
+    """Of the head of a page: a line with one strong word or number, and lines below it."""
+
+    look: str = ""  # "good", "doubt", "bad"
+    before: str = ""
+    strong: str = ""
+    after: str = ""
+    lines: list = field(default_factory=list)
 
 
 @dataclass

@@ -48,6 +48,8 @@ def figure(value, digits=4):
 
 
 def percent(value, places=1):
+    if not exists(value) or math.isinf(value):
+        return NO_FIGURE
     return f"{100 * value:.{places}f} %"
 
 

@@ -146,6 +146,7 @@ def relative(points, base):
     """The values over those of one line at the same x, measured and predicted ones apart."""
     bases = points[points.line == base][["x", "predicted", "value"]]
     found = points.merge(bases, on=["x", "predicted"], suffixes=("", "_base"))
+    found = found[found.value_base > 0]
     return found.assign(value=found.value / found.value_base, low=math.nan, high=math.nan)
 
 
