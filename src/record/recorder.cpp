@@ -102,7 +102,17 @@ Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)
   const Elements& cases = provenance_.at("cases");
   const auto& asked = std::get<std::vector<std::string>>(cases.values);
   asked_.insert(asked.begin(), asked.end());
-  fs::exists(path_) ? resume() : begin();
+  if (!fs::exists(path_))
+    begin();
+  else if (!resume())
+    return;
+  write_session();
+  write_judgement();
+  try {
+    save();
+  } catch (const std::runtime_error& error) {
+    throw InputError(error.what());  // nothing has run yet: the name that was asked for is at fault
+  }
 }
 
 void Recorder::begin() {
@@ -116,16 +126,9 @@ void Recorder::begin() {
       settings.push_back(column.field.name);
   }
   h5::set_attribute(runs, "settings", Values(settings));
-  write_judgement();
-  write_session();
-  try {
-    save();
-  } catch (const std::runtime_error& error) {
-    throw InputError(error.what());  // nothing has run yet: the name that was asked for is at fault
-  }
 }
 
-void Recorder::resume() {
+bool Recorder::resume() {
   require_unprotected(path_);
   Results found = read_results(file_, path_);
   rows_ = std::move(found.rows);
@@ -140,11 +143,7 @@ void Recorder::resume() {
         path_,
         fmt::join(others, ", "),
         build::git_hash);
-  if (!asks_for_more)
-    return;
-  write_session();
-  write_judgement();
-  save();
+  return asks_for_more;
 }
 
 int Recorder::case_number(const std::string& identity) const {

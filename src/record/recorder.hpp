@@ -46,7 +46,8 @@ public:
 
 private:
   void begin();
-  void resume();
+  /// Returns whether this session asks for cases that no earlier one has asked for.
+  bool resume();
   int case_number(const std::string& identity) const;
   void write_session();
   void write_judgement();

@@ -110,6 +110,8 @@ TEST_F(File, SaysHowManyOfAllCasesThatWereAskedForAreUnfinished) {
   }
   (void)asking({"ddp", "fsdp"});
   expect("INVALID: unfinished cases: 1 (");
+  asking({"ddp"}).append(sample_case("ddp"));
+  expect("INVALID: unfinished cases: 1 (");
   asking({"ddp"}).append(sample_case("fsdp"));
   expect("VALID");
 }
