@@ -139,7 +139,8 @@ def closing(found):
     if word == "SAME":
         return word, f"TREND: SAME: {count}, no change of 10 % in the newest {RECENT} runs"
     name, said = some[0]
-    return word, f"TREND: {word}: {count}, first {name}: {said}"
+    why = said.removeprefix("unknown: ")
+    return word, f"TREND: {word}: {count}, first {name}: {why}"
 
 
 def main(words=None):
