@@ -7,7 +7,7 @@ import h5py
 import numpy
 import pandas
 from minitaw import record, sealed
-from programs import SAMPLE
+from programs import MEMORY_KINDS, SAMPLE
 
 SEEN = record.load(SAMPLE)
 
@@ -58,6 +58,9 @@ def made(name, *runs, **session):
 
 class Memory(record.File):
     """A file that was never written: its content is its runs."""
+
+    def labels(self, run, name):
+        return MEMORY_KINDS
 
     def array(self, run, name):
         return self.content[run].get(name, numpy.zeros(0))

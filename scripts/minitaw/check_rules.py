@@ -2,20 +2,21 @@
 """Whether a result is an official one of a size of the run rules, as far as a program can tell
 (docs/run-rules.md)."""
 
-import math
+import itertools
 import os
 import pathlib
 import statistics
 import tomllib
 from dataclasses import dataclass, field
 
-import numpy
 import pandas
 
+from . import evidence
 from .archive import SUFFIXES, pack, unpack
 from .command import BadInput, Parser, ending, read_bytes, write_file, write_stdout
-from .numbers import cell_text, percent, plural, size_value
-from .record import array, cases, judged, load, rows_of, samples, tokens_of
+from .judgement import cases_of, misjudged, recomputed
+from .numbers import cell_text, plural, size_value
+from .record import load, rows_of, tokens_of
 from .settings import MODEL
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -27,16 +28,17 @@ FIXED = ["dtype", "data", "seed", "learning_rate", "context"]
 ACCEPTANCE_TOKENS = 20e6
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
 HASH_LETTERS = 12  # of a commit that are compared
-LEAST_SAMPLES = 3  # of a valid run
-WIDEST_SPREAD = 0.1  # of its quartiles, to the median
-TOLERANCE = 1e-9  # of a median, relatively
 MOST_REASONS = 10  # that are told
-RANKS_OF_WEAK = 8  # or a multiple
+RANKS_OF_WEAK = 4  # or a multiple
 MOST_HOURS = 24  # from the first timed step to the last
-FOR_PEOPLE = (
+NETWORK_SCHEDULE = "fsdp:hierarchical=on"  # whose every micro-batch fetches all weights
+FOR_PEOPLE = [
     "# not checked: that this run was announced, the machine, placement of ranks, share of device "
-    "memory (docs/run-rules.md)"
-)
+    "memory (docs/run-rules.md)",
+    "# still possible: a file in which everything is made up alike, clocks too, a program that "
+    "computes less than it says, slow repetitions dropped with their session; the centre's own log "
+    "(--log) and screening (--screening), and a run by the centre, find most of it",
+]
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Official:
     # The fastest valid case of each length; empty if one has none.
     bests: list = field(default_factory=list)
     tier: str = BASELINE
+    network: pandas.Series | None = None  # the case of the network figure
 
     @property
     def rate(self):
@@ -66,6 +69,12 @@ class Official:
             kind, rate = "estimate" if self.reasons else "rate", self.rate
             seconds = f"20 million tokens in {ACCEPTANCE_TOKENS / rate:.6g} s"
             yield f"{kind} of {self.size}: {rate:.6g} tokens/s, {seconds}"
+        if (case := self.network) is not None:
+            replicas = plural(case.replicas, "replica")
+            yield (
+                f"network figure of {self.size}: {tokens_of(case) / case.step:.6g} tokens/s "
+                f"(S = {case.seq}, {case.schedule}, {replicas})"
+            )
         if self.reasons:
             yield f"official: no: {self.reason}"
         else:
@@ -75,7 +84,7 @@ class Official:
             yield f"# and {len(self.reasons) - MOST_REASONS} more"
         if self.judged:
             yield f"# judged: {self.judged}, by the rules of {self.size} that a program can check"
-            yield FOR_PEOPLE
+            yield from FOR_PEOPLE
         for case in self.bests:
             doubt = f", {case.doubt}" if case.doubt else ""
             tokens, seconds = tokens_of(case), case.step
@@ -83,66 +92,6 @@ class Official:
                 f"# S = {case.seq}: {tokens / seconds:.6g} tokens/s, {tokens:.6g} tokens in "
                 f"{seconds:.6g} s ({case.schedule}{doubt})"
             )
-
-
-# What samples and bytes say, whatever the file says.
-
-
-def judgement(seconds, warmup):
-    """VALID, or with doubts."""
-    q1, median, q3 = numpy.quantile(seconds, [0.25, 0.5, 0.75])
-    spread = (q3 - q1) / median
-    doubts = ["no warm-up"] if warmup == 0 else []
-    if spread > WIDEST_SPREAD:
-        doubts.append(f"noisy: quartiles {percent(spread, 0)} of the median apart")
-    return f"VALID ({'; '.join(doubts)})" if doubts else "VALID"
-
-
-def verdict_of(run):
-    seconds = samples(run)
-    if run.status != "ok":
-        return f"INVALID: {run.status}"
-    if len(seconds) < LEAST_SAMPLES:
-        return f"INVALID: {plural(len(seconds), 'timed step')}, {LEAST_SAMPLES} are needed"
-    if not numpy.array_equal(array(run, "bytes/planned"), array(run, "bytes/counted")):
-        return "INVALID: the bytes counted are not those planned"
-    return judgement(seconds, run.warmup)
-
-
-def median(seconds):
-    return float(numpy.median(seconds)) if len(seconds) else math.nan
-
-
-def recomputed(runs):
-    """The runs with the verdicts and medians of their samples."""
-    rows = rows_of(runs)
-    medians = [median(samples(run)) for run in rows]
-    return judged(runs.assign(verdict=list(map(verdict_of, rows)), median_s=medians))
-
-
-def cases_of(runs):
-    """Cases with what all their samples say together: `step`, the median, how many seconds were
-    `timed`, and whether they are noisy."""
-    found = cases(runs)
-    seconds = [numpy.concatenate(list(map(samples, case.runs))) for case in rows_of(found)]
-    verdicts = [
-        judgement(some, case.warmup) if case.valid else case.verdict
-        for case, some in zip(rows_of(found), seconds)
-    ]
-    step = numpy.array(list(map(median, seconds)))
-    timed = step * list(map(len, seconds))
-    return judged(found.assign(step=step, timed=timed, verdict=verdicts))
-
-
-def contradictions(said, found):
-    """Where a file says other than its samples and bytes."""
-    off = abs(said.median_s - found.median_s) > TOLERANCE * found.median_s
-    differs = (said.valid != found.valid) | ((said.doubt == "") != (found.doubt == "")) | off
-    for told, run in zip(rows_of(said[differs]), rows_of(found[differs])):
-        yield (
-            f"run {run.run} says {told.verdict}, step {told.median_s:.6g} s, but its samples and "
-            f"bytes say {run.verdict}, step {run.median_s:.6g} s"
-        )
 
 
 # Sizes.
@@ -237,6 +186,30 @@ def broken_by_all(file, runs, table, size):
         yield f"the file says {file.verdict}, but not all of its cases are valid"
 
 
+def network_of(table, size):
+    """The case of the network figure, where there is one, and the rule that is broken: on several
+    nodes, all weights come from other nodes in each micro-batch, and nothing hides that."""
+    first = table.iloc[0]
+    groups = [len([*ranks]) for _, ranks in itertools.groupby(evidence.nodes_of(first))]
+    if len(groups) < 2:
+        return None, []
+    divisors = [some for some in range(1, len(groups) + 1) if len(groups) % some == 0]
+    fits = (some for some in divisors if first.ranks / some <= size["layers"])
+    wanted = {
+        "seq": size["seq"][0],
+        "schedule": NETWORK_SCHEDULE,
+        "micro_batch": size["micro_batch"],
+        "recompute": "block",
+        "groups": "+".join(map(str, groups)),
+        "replicas": next(fits, len(groups)),
+    }
+    found = table[table.valid & (table[[*wanted]] == pandas.Series(wanted)).all(axis=1)]
+    if found.empty:
+        settings = ", ".join(f"{name} = {value}" for name, value in wanted.items())
+        return None, [f"the case of the network figure is not here, or not valid: {settings}"]
+    return found.iloc[0], []
+
+
 # All together.
 
 
@@ -245,7 +218,8 @@ def size_of(case):
     return next((size for size in map(read_size, NAMES) if has_model(case, size)), None)
 
 
-def official(runs, tier=BASELINE, published=""):
+def official(runs, tier=BASELINE, published="", screening=None, log=None):
+    """`screening`, `log`: what evidence.py reads of them."""
     if runs.empty:
         return Official(reasons=["no case was run"])
     file, found = runs.file.iloc[0], recomputed(runs)
@@ -263,8 +237,11 @@ def official(runs, tier=BASELINE, published=""):
         lengths = ", ".join(map(str, size["seq"]))
         broken.append(f"{size['name']} has the lengths {lengths}, not all of them are here")
         bests = []
+    network, rules = network_of(table, size)
+    broken += rules
     broken += broken_by_all(file, found, table, size)
-    broken += contradictions(runs, found)
+    broken += misjudged(runs, found)
+    broken += evidence.contradictions(found, screening, log)
     broken += broken_by_sessions(file.sessions, tier, published)
     commit = file.sessions[0].get("git_hash", "") or "unknown"
     counts = f"{plural(len(table), 'case')} of {plural(len(file.sessions), 'session')}"
@@ -274,6 +251,7 @@ def official(runs, tier=BASELINE, published=""):
         judged=f"{counts}, commit {commit}",
         bests=bests,
         tier=tier,
+        network=network,
     )
 
 
@@ -323,6 +301,17 @@ def parse(words):
         type=ending(*SUFFIXES),
         help="write the result files and what is printed into one file, to hand in",
     )
+    add(
+        "--screening",
+        metavar="FILE.json",
+        help="output of minitaw screen --json on the same machine: no step may be faster than that",
+    )
+    add(
+        "--log",
+        metavar="FILE",
+        nargs="+",
+        help="output of minitaw run that the batch system kept: the file must say the same",
+    )
     options = parser.parse_args(words)
     sources = map(os.path.realpath, options.files)
     if options.archive and os.path.realpath(options.archive) in sources:
@@ -333,8 +322,10 @@ def parse(words):
 def main(words=None):
     options = parse(words)
     contents = contents_of(options.files)
+    screening = evidence.screening_of(options.screening) if options.screening else None
+    log = evidence.lines_of(options.log) if options.log else None
     found = {
-        path: official(load(path, content), options.tier, options.published)
+        path: official(load(path, content), options.tier, options.published, screening, log)
         for path, content in contents.items()
     }
     said = ""

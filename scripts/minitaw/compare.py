@@ -4,6 +4,7 @@
 
 import math
 
+from . import ratings
 from .aspects import Rules
 from .command import BadInput, Parser, number, write_stdout
 from .comparison import compare
@@ -60,16 +61,18 @@ def parse(words):
         **several,
     )
     add("--new", help="as many of the new one, measured in turn with them", **several)
+    add("--ratings", help="rank these official results by rating; exit code 0: all are", **several)
     add_rules(add)
     add("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(**vars(Rules()))
     options = parser.parse_args(words)
     two_files = len(options.files) == 2 and not options.base and not options.new
     two_sides = not options.files and options.base and options.new
-    if not two_files and not two_sides:
+    only_ratings = options.ratings and not (options.files or options.base or options.new)
+    if not two_files and not two_sides and not only_ratings:
         raise BadInput(
             "compare takes two files, the base and the new one, or several of each: "
-            "compare --base a1.h5 a2.h5 --new b1.h5 b2.h5"
+            "compare --base a1.h5 a2.h5 --new b1.h5 b2.h5; or --ratings and some"
         )
     if two_files:
         options.base, options.new = options.files[:1], options.files[1:]
@@ -86,6 +89,8 @@ def load_side(paths):
 
 def compared(words):
     options = parse(words)
+    if options.ratings:
+        return ratings.compared(options.ratings, options.json)
     rules = Rules(**{name: getattr(options, name) for name in vars(Rules())})
     found = compare(load_side(options.base), load_side(options.new), rules)
     heading = named(options.base), named(options.new)

@@ -4,6 +4,7 @@ would leave them; and archives of results, sound and foreign ones."""
 
 import io
 import itertools
+import json
 import shutil
 import tarfile
 import tomllib
@@ -11,13 +12,50 @@ from pathlib import Path
 from unittest import mock
 
 import numpy
+import pandas
 import pytest
 import samples
-from minitaw import archive
+from minitaw import archive, evidence, ratings
 from minitaw import check_rules as subject
 from programs import SAMPLE, output_of, refused, refuses, script
 
-SESSION = dict(git_hash="0123456789ab", command="minitaw run", deck="layers = 1", devices=["cpu"])
+BEGUN = "2026-11-24T09:00:00Z"
+SESSION = dict(
+    git_hash="0123456789ab",
+    command="minitaw run",
+    deck="layers = 1",
+    devices=["cpu"],
+    started=BEGUN,
+    nodes=numpy.zeros(10000),
+    cores=[*map(str, range(10000))],
+)
+
+
+def consistent(row, begin):
+    """With what the program would measure beside the samples of a run that begins so many seconds
+    after its session."""
+    seconds, ranks = row["seconds"], row["ranks"]
+    length, real = seconds[0, 0], pandas.Timestamp(BEGUN).timestamp() + begin
+    begun, ended = numpy.array([[begin, real, begin]]) + [[0], [seconds.sum()]]
+    optimiser = numpy.full((ranks, 3), evidence.OPTIMISER[row["dtype"]] * 10**8 // ranks + 1)
+    copies = ranks if row["schedule"] == "ddp" else row["replicas"]
+    said = {name: f"{pandas.Timestamp(clocks[1], unit='s')}Z" for name, clocks in
+            (("begun", begun), ("ended", ended))}  # fmt: skip
+    return row | said | {
+        "identity": f"case {row['case']}",
+        "parameters": 10**8,
+        "peak": numpy.nan,
+        "energy": row.get("energy", numpy.nan),
+        "accounted_step": 0,
+        "accounted_s": length,
+        "clocks": numpy.array([begun, ended]),
+        "losses": numpy.linspace(6, 5, row["warmup"] + row["steps"]),
+        "memory/planned": optimiser * copies,
+        "memory/measured": optimiser * copies,
+        "time/compute": numpy.full(ranks, length),
+        "time/exposed_by_kind": numpy.zeros((ranks, 1)),
+        "time/idle": numpy.zeros(ranks),
+    }  # fmt: skip
 
 
 def result_of(words):
@@ -26,7 +64,17 @@ def result_of(words):
     a later session. `noise`: how far samples lie around their median; `lost`: bytes that were not
     counted; `says`: the verdict of the file."""
     name, *words = words.split()
-    deck = dict(ranks=16, status="ok", verdict="VALID", noise=0, lost=0, says="VALID", later={})
+    deck = dict(
+        ranks=16,
+        replicas=1,
+        status="ok",
+        verdict="VALID",
+        noise=1e-6,
+        lost=0,
+        says="VALID",
+        later={},
+        session={},
+    )
     deck |= subject.read_size(name) | tomllib.loads("\n".join(words))
     deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
     runs = []
@@ -38,8 +86,12 @@ def result_of(words):
         row["seconds"] = row["median_s"] * around[:, None]
         row["bytes/planned"] = numpy.arange(4)
         row["bytes/counted"] = numpy.arange(4) - row["lost"]
-        runs += [row | dict(repetition=i) for i in range(row["repeats"])]
-    sessions = [SESSION, SESSION | deck["later"]]
+        for repetition in range(row["repeats"]):
+            begin = runs[-1]["clocks"][1, 0] + 1 if runs else 0
+            runs.append(consistent(row | dict(repetition=repetition), begin))
+    asked = {"cases": list(dict.fromkeys(run["identity"] for run in runs))}
+    later = {"started": runs[-1]["ended"]} | asked | deck["later"]
+    sessions = [SESSION | asked | deck["session"], SESSION | later]
     return samples.in_memory(*runs, sessions=sessions, verdict=deck["says"])
 
 
@@ -82,7 +134,7 @@ large seq=[1024,4096,24576,32768]: seq = 32768 is no length of large
 large seq=[4096,24576]: lengths 1024, 4096, 24576
 large micro_batches=80: 80 sequences in a step, large has 160
 medium median_s=0.25: 3.75 s of timed steps, 10 are needed
-8b ranks=12: 12 ranks, 8b takes multiples of 8
+8b ranks=10: 10 ranks, 8b takes multiples of 4
 8b micro_batches=128: 128 sequences in a step, 8b has 64
 8b first.ranks=8: 8b takes a file for each
 small heads=8: none of small, medium, large, 8b, 70b, 405b
@@ -133,7 +185,7 @@ def test_medians_follow_from_samples():
     for run in range(5):
         drift.file[0].content[run]["seconds"] = numpy.full((5, 1), 2.0 + run)
         drift.loc[run, "median_s"] = 2.0 + run
-    assert broken(drift) == ["case 0: VALID (noisy: quartiles 50 % of the median apart)"]
+    assert broken(drift)[0] == "case 0: VALID (noisy: quartiles 50 % of the median apart)"
 
 
 def test_tiers_go_with_commits():
@@ -151,10 +203,10 @@ def test_a_submission_ends_within_a_day():
     result = result_of("small").assign(begun="2026-11-24T09:00:00Z", ended="")
     result.loc[1, "begun"] = "2026-11-24T08:00:00Z"
     result.loc[0, "ended"] = "2026-11-25T07:59:59Z"
-    assert broken(result) == []
+    says = "24 hours from the first timed step to the last, at most 24 are allowed"
+    assert says not in broken(result)
     result.loc[0, "ended"] = "2026-11-25T08:00:01.5+00:00"
-    (reason,) = broken(result)
-    assert reason.startswith("24 hours from the first timed step to the last")
+    assert says in broken(result)
 
 
 def test_every_length_weighs_the_same():
@@ -182,6 +234,136 @@ def test_the_scope_is_told():
     assert lines[2] == "# also: case 0: repeats = 4, small needs 5"
     assert lines[11].startswith("# and ")
     assert lines[12].startswith("# judged: 6 cases of 2 sessions, commit 0123456789ab")
+
+
+# Evidence: what the runs of an official result contradict, each in its own sentence.
+
+CONTRADICTIONS = """
+clocks=numpy.zeros((0, 3)): run 0: it has no clocks of its timed steps
+clocks[1,1]+=0.02: last 10 s by the monotonic clock, 10.02 s by the clock of the day
+clocks[1,2]*=0.998: last 10 s by the monotonic clock, 9.98 s by the processor's counter
+clocks[1]-=0.01: its samples are 10 s together, but its timed steps last 9.99 s by its clocks
+clocks[1]+=9: case 0: its samples are 50 s together, but its timed steps last 59 s by its clocks
+clocks[:,1]+=9: begun is '2026-11-24 09:00:00Z', the clock of the day says otherwise
+clocks[:,0]+=9: the clocks of session 0 are not those of one start of one machine
+time/idle[1]+=0.1: computing, exposed and idle time of a rank are 2.1 s together, in a step of 2 s
+losses[2]=losses[1]: 1 of its 7 losses are exactly those of another step
+losses=losses[1:]: it has 5 samples and 6 losses, its settings ask for 5 and 7
+memory/planned*=2: memory/planned of the optimiser is 16 bytes a parameter, fp32 takes 8
+memory/measured*=2: memory/measured of the optimiser is 16 bytes a parameter, fp32 takes 8
+seconds[1]=seconds[0]: 1 of its timed steps take exactly as long as another one on all ranks
+"""
+
+
+@pytest.mark.parametrize("line", CONTRADICTIONS.strip().split("\n"))
+def test_a_contradiction_is_named(line):
+    """Of the first run, whose array is changed so."""
+    change, _, says = line.partition(": ")
+    name = next(name for name in ("clocks", "time/idle", "losses", "memory/planned",
+                                  "memory/measured", "seconds") if change.startswith(name))  # fmt: skip
+    result = result_of("small groups='4+4+4+4'")
+    arrays = result.file[0].content[0]
+    scope = {"numpy": numpy, "array": arrays[name].astype(float)}
+    exec(change.replace(name, "array"), scope)
+    arrays[name] = scope["array"]
+    assert any(says in one for one in broken(result)), broken(result)
+
+
+ROWS = """
+identity='case 9': 128 tokens) is of a case that its session did not ask for
+peak=1e-9: FLOP/s a rank are more than its peak allows, 1000
+accounted_s=2.2: case 0: its accounted steps take
+accounted_s=1.9: step 0 takes 1.9 s by its actions, 2 s by its sample
+energy=500.0: case 0: its repetitions take 50 to 100 W
+"""
+
+
+@pytest.mark.parametrize("line", ROWS.strip().split("\n"))
+def test_a_row_that_contradicts_is_named(line):
+    change, _, says = line.partition(": ")
+    name, value = change.split("=")
+    result = result_of("small energy=1000.0")
+    result.loc[0 if name != "accounted_s" else range(5), name] = eval(value)
+    assert any(says in one for one in broken(result)), broken(result)
+
+
+def test_runs_are_in_the_order_of_the_session():
+    """Cases 0 and 1 the other way round; --interleave has any order."""
+    says = "the runs of session 0 are not in the order in which they were asked for"
+    for command, count in ("minitaw run", 1), ("minitaw run --interleave", 0):
+        result = result_of("small")
+        result.file[0].sessions[0]["command"] = command
+        cases = result.file[0].sessions[0]["cases"]
+        cases[:2] = cases[1::-1]
+        assert broken(result) == [says] * count
+
+
+def test_sessions_follow_one_another():
+    result = result_of("small")
+    result.loc[10:, "session"] = 1
+    assert "session 1 starts before an earlier one has ended" not in broken(result)
+    result.file[0].sessions[1]["started"] = BEGUN
+    assert "session 1 starts before an earlier one has ended" in broken(result)
+
+
+# The network figure: 64 nodes of four devices, of which eight make a replica.
+
+
+def on_nodes(words, devices):
+    groups = "+".join([str(devices)] * (256 // devices))
+    result = result_of(f"{words} groups='{groups}'")
+    for session in result.file[0].sessions:
+        session["nodes"] = numpy.arange(256) // devices
+    return result
+
+
+def test_the_network_figure_is_of_one_case():
+    """256 x 4 sequences of 1024 tokens in 2 s."""
+    words = "8b ranks=256 replicas=8 recompute='block' first.schedule='fsdp:hierarchical=on'"
+    result = on_nodes(words, devices=4)
+    found = subject.official(result)
+    says = "524288 tokens/s (S = 1024, fsdp:hierarchical=on, 8 replicas)"
+    assert f"network figure of 8b: {says}\n" in found.text()
+    assert found.reasons == []
+    for name, value in dict(replicas=16, recompute="none", seq=4096, schedule="fsdp",
+                            groups="256", status="error").items():  # fmt: skip
+        other = result.copy()
+        other.loc[other.case == 0, name] = value
+        assert subject.official(other).network is None
+        assert any("the case of the network figure is not here" in one for one in broken(other))
+    assert subject.official(result_of("8b")).network is None
+
+
+# Offers beside one another.
+
+RESULTS = {
+    "slow.h5": "small energy=1024.0",
+    "fast.h5": "small median_s=1.0 energy=1024.0",
+    "other.h5": "medium",
+    "bad.h5": "small seed=2",
+}
+
+
+def compared(words, code):
+    with mock.patch.object(ratings, "load", lambda path: result_of(RESULTS[path])):
+        return output_of(script("compare", "--ratings", *words.split()), code)
+
+
+def test_offers_of_a_size_are_ranked():
+    said = json.loads(compared("slow.h5 other.h5 fast.h5 --json", code=0))["ratings"]
+    assert [(row["rank"], row["file"]) for row in said] == [
+        (1, "fast.h5"),
+        (2, "slow.h5"),
+        (1, "other.h5"),
+    ]
+    assert said[1]["energy"] == pytest.approx((1024 / 5120 + 1024 / 10240 + 1024 / 20480) / 3)
+    assert said[2]["energy"] is None and said[2]["network"] is None
+
+
+def test_one_that_is_not_official_says_why():
+    said = compared("slow.h5 bad.h5", code=1)
+    assert 'no: case 0: seed is "2", small has "1"' in said
+    assert said.count("yes") == 1
 
 
 # Archives.

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What of a result cannot all be forged by hand, held against each other: clocks, samples, parts of
+a step, losses, memory, bytes, the machine's own rates, the log (docs/run-rules.md)."""
+
+import itertools
+import re
+import shlex
+
+import numpy
+import pandas
+
+from .command import BadInput, from_json, read_bytes
+from .numbers import listed, plural
+from .record import array, describe, labels, rows_of, samples, session_of, tokens_of, transfers
+from .sealed import guarded
+
+CLOCKS = ["the monotonic clock", "the clock of the day", "the processor's counter"]
+APART, SLACK = 1e-3, 50e-6  # of two clocks: of their span, and seconds, as the program allows
+OF_TEXT = 0.05  # seconds between `begun` or `ended`, in milliseconds, and the clock of the day
+SKEW = 0.25  # seconds that a rank may begin its first step before rank 0
+# What lies between steps, and between the begins of ranks: of the samples, and seconds a step.
+BETWEEN, BETWEEN_STEPS, BETWEEN_SHARED, BETWEEN_BEGINS = 0.05, 0.05, 0.1, 0.04
+SET = 1.0  # seconds by which the clock of the day may be set
+ROUNDING = 1e-6
+OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
+PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
+MORE_THAN_MEASURED = 1.2  # a rate that screen has not seen
+BY_FORMULA = 0.5  # of such bytes at least are sent: a switch may add up
+POWERS_APART = 1.5
+REPEATED = 50  # of so many steps, one may be like another by chance
+
+
+def seconds_text(value):
+    return f"{value:.6g} s"
+
+
+def moment(text):
+    """Seconds since 1970; NaN: it is none."""
+    found = pandas.to_datetime(text, format="ISO8601", utc=True, errors="coerce")
+    return numpy.nan if found is pandas.NaT else found.timestamp()
+
+
+def repeated(values):
+    """How many rows are exactly like an earlier one, beyond chance."""
+    count = len(values) - len(numpy.unique(values, axis=0))
+    return count if count > len(values) // REPEATED else 0
+
+
+# Of one run.
+
+
+def clocks_of(run):
+    """[begin, end][clock], seconds of rank 0 around the timed steps; None if there are none."""
+    clocks = array(run, "clocks")
+    known = clocks.shape == (2, len(CLOCKS)) and numpy.isfinite(clocks[:, :2]).all()
+    return clocks if known else None
+
+
+def by_clocks(run, clocks):
+    spans = clocks[1] - clocks[0]
+    for name, span in zip(CLOCKS[1:], spans[1:]):
+        if abs(span - spans[0]) > APART * abs(span) + SLACK:
+            yield (
+                f"its timed steps last {seconds_text(spans[0])} by {CLOCKS[0]}, "
+                f"{seconds_text(span)} by {name}"
+            )
+    for name, real in zip(("begun", "ended"), clocks[:, 1]):
+        if not abs(moment(run[name]) - real) <= OF_TEXT:
+            yield f"{name} is {run[name]!r}, {CLOCKS[1]} says otherwise"
+
+
+def by_window(run, clocks):
+    """The window has all steps."""
+    seconds, window = array(run, "seconds"), clocks[1, 0] - clocks[0, 0]
+    least = max(seconds[:, 0].sum() - SLACK, samples(run).sum() - SKEW)
+    if not least * (1 - ROUNDING) <= window:
+        yield (
+            f"its samples are {seconds_text(samples(run).sum())} together, but its timed steps "
+            f"last {seconds_text(window)} by its clocks"
+        )
+
+
+def by_parts(run):
+    """The accounted step, as its sample, as its length and as the sum of its parts."""
+    sample, length = samples(run)[run.accounted_step], run.accounted_s
+    names = ("compute", "exposed_by_kind", "idle")
+    parts = sum(array(run, f"time/{name}").reshape(run.ranks, -1).sum(axis=1) for name in names)
+    if not abs(parts - length).max() <= ROUNDING * length:
+        yield (
+            f"computing, exposed and idle time of a rank are {seconds_text(max(parts))} together, "
+            f"in a step of {seconds_text(length)}"
+        )
+    if not sample * (1 - APART) - SLACK <= length:
+        yield (
+            f"step {run.accounted_step} takes {seconds_text(length)} by its actions, "
+            f"{seconds_text(sample)} by its sample"
+        )
+
+
+def by_steps(run):
+    losses = array(run, "losses")
+    if count := repeated(array(run, "seconds")):
+        yield f"{count} of its timed steps take exactly as long as another one on all ranks"
+    if count := repeated(losses):
+        yield f"{count} of its {len(losses)} losses are exactly those of another step"
+    wanted = run.warmup + run.steps
+    if not len(losses) == wanted or len(samples(run)) != run.steps:
+        yield (
+            f"it has {len(samples(run))} samples and {len(losses)} losses, its settings ask for "
+            f"{run.steps} and {wanted}"
+        )
+
+
+def by_memory(run):
+    """What the optimiser keeps follows from dtype: all copies of all parameters."""
+    dtype, kinds = run["dtype"], labels(run, "memory/planned")
+    copies = run.ranks if run.schedule.startswith("ddp") else run.replicas
+    wanted = OPTIMISER[dtype] * run.parameters * copies
+    for name in ("planned", "measured"):
+        found = array(run, f"memory/{name}")[:, kinds.index("optimiser")].sum()
+        if not wanted <= found <= (1 + PADDING) * wanted + PADDING_BYTES * run.ranks:
+            yield (
+                f"memory/{name} of the optimiser is {found / run.parameters / copies:.3g} bytes a "
+                f"parameter, {dtype} takes {OPTIMISER[dtype]}"
+            )
+
+
+def by_clocks_and_arrays(run):
+    clocks = clocks_of(run)
+    if clocks is None:
+        yield "it has no clocks of its timed steps"
+    else:
+        yield from by_clocks(run, clocks)
+        yield from by_window(run, clocks)
+    if run.accounted_step >= 0:
+        yield from by_parts(run)
+    yield from by_steps(run)
+    yield from by_memory(run)
+
+
+# Of all repetitions of a case together: a load may disturb one.
+
+
+def nodes_of(run):
+    return numpy.array(session_of(run)["nodes"])[: run.ranks]
+
+
+def share_cores(run):
+    places = [*zip(nodes_of(run), session_of(run)["cores"])]
+    return len({*places}) < len(places)
+
+
+def by_repetitions(runs):
+    """Little lies between steps, and between the begins of ranks; devices take the same power."""
+    windows = numpy.array([numpy.diff(clocks_of(run)[:, 0])[0] for run in runs])
+    sums, count = sum(samples(run).sum() for run in runs), sum(run.steps for run in runs)
+    each = BETWEEN_SHARED if share_cores(runs[0]) else BETWEEN_STEPS
+    if windows.sum() > (1 + BETWEEN) * sums + each * count:
+        yield (
+            f"its samples are {seconds_text(sums)} together, but its timed steps last "
+            f"{seconds_text(windows.sum())} by its clocks"
+        )
+    lengths = sum(run.accounted_s for run in runs)
+    parts = sum(samples(run)[run.accounted_step] for run in runs)
+    if lengths > (1 + BETWEEN) * parts + BETWEEN_BEGINS * len(runs):
+        yield (
+            f"its accounted steps take {seconds_text(lengths)} by their actions, "
+            f"{seconds_text(parts)} by their samples"
+        )
+    powers = numpy.array([run.energy for run in runs]) / windows
+    if powers.max() > POWERS_APART * powers.min():
+        yield f"its repetitions take {powers.min():.4g} to {powers.max():.4g} W"
+
+
+# Of all runs of a file.
+
+
+def by_order(runs, sessions):
+    """Runs follow one another as `run` executes them, by the clock of the day."""
+    last = -numpy.inf
+    for number, session in enumerate(sessions):
+        some = [run for run in runs if run.session == number]
+        clocks = [clocks_of(run) for run in some]
+        started = moment(session["started"])
+        if not started >= last - SET:
+            yield f"session {number} starts before an earlier one has ended"
+        last = started - SET
+        for run, of_run in zip(some, clocks):
+            if of_run[0, 1] < last:
+                yield f"run {run.run} begins before what comes before it has ended"
+            last = max(last, of_run[1, 1])
+        set_by = [of_run[0, 1] - of_run[0, 0] for of_run in clocks]
+        if set_by and max(set_by) - min(set_by) > SET:
+            yield f"the clocks of session {number} are not those of one start of one machine"
+        if "--interleave" not in shlex.split(session["command"]):
+            yield from by_place(some, session, number)
+
+
+def by_place(runs, session, number):
+    """Case by case as asked for, repetition by repetition; one that was interrupted comes last."""
+    asked = list(session["cases"])
+    places = [(asked.index(run.identity), run.repetition) for run in runs if run.identity in asked]
+    last = places[-1][0] if number and places else None
+    places = [(place == last, place, repetition) for place, repetition in places]
+    if places != sorted(places):
+        yield f"the runs of session {number} are not in the order in which they were asked for"
+
+
+def by_cases(runs, sessions):
+    """Rows are of cases that were asked for, and all of these are there."""
+    there = {run.identity for run in runs}
+    asked = dict.fromkeys(itertools.chain.from_iterable(one["cases"] for one in sessions))
+    for run in runs:
+        if run.identity not in sessions[run.session]["cases"]:
+            yield f"run {run.run} ({describe(run)}) is of a case that its session did not ask for"
+    if missing := [identity for identity in asked if identity not in there]:
+        yield f"its sessions asked for {plural(len(missing), 'case')} that it lacks: {missing[0]}"
+
+
+# Beside what the machine can do, as screen has measured it, or its data sheet says.
+
+
+def screening_of(path):
+    """{quantity: highest}, and "adapters" of a node."""
+
+    def made(content):
+        highest = {one["name"]: float(one["highest"]) for one in content["quantities"]}
+        return highest | {"adapters": int(content["adapters"])}
+
+    return from_json(path, made, "output of screen --json")
+
+
+def model_flops(run):
+    """Of a step: causal attention, nothing twice."""
+    head = run.hidden // run.heads
+    block = 2 * run.hidden**2 + 2 * run.hidden * run.kv_heads * head + 3 * run.hidden * run.ffn
+    weights = run.vocab * run.hidden + run.layers * block
+    return tokens_of(run) * (6 * weights + 6.0 * run.layers * run.seq * run.hidden)
+
+
+def by_machine(run, screening):
+    fastest = samples(run).min()
+    rate = model_flops(run) / fastest / run.ranks
+    product = MORE_THAN_MEASURED * screening.get("matrix product", numpy.inf)
+    for most, what in (
+        (run.peak * 1e12, "its peak"),
+        (product, "a matrix product on this machine"),
+    ):
+        if rate > most:
+            yield f"{rate:.4g} FLOP/s a rank are more than {what} allows, {most:.4g}"
+    link = screening.get("rate between nodes")
+    if link is None:
+        return
+    nodes, moved = nodes_of(run), transfers(run)
+    sides = pandas.DataFrame({name: nodes[moved[name].astype(int)] for name in ("from", "to")})
+    between = sides["from"] != sides["to"]
+    counted = moved.counted[between]
+    busiest = max((counted.groupby(sides[name][between]).sum().max() for name in sides), default=0)
+    part = 1 if run.bytes_source == "counted" else BY_FORMULA
+    least = part * busiest / (MORE_THAN_MEASURED * link * screening["adapters"])
+    if fastest < least:
+        yield (
+            f"a step of {seconds_text(fastest)} is too short for {busiest:.4g} bytes of its "
+            f"busiest node, {seconds_text(least)} at the rate measured"
+        )
+
+
+# Beside the log that the batch system kept.
+
+
+def lines_of(paths):
+    """{(case, repetition): step as printed} of the tables in the output of run."""
+    found, steps = {}, []
+    for path in paths:
+        for line in read_bytes(path).decode(errors="replace").splitlines():
+            words = line.split()
+            if {"case", "schedule", "step"} <= {*words}:
+                steps.append((line.index("case") + 4, line.index(" step") + 5))
+            match = re.search(r"(?:repetition (\d+)/\d+ +)?\[\d+/\d+\]$", line)
+            if match and steps:
+                case, step = (line[:end].split()[-1] for end in steps[-1])
+                found[case, int(match[1] or 1) - 1] = step
+    if not found:
+        raise BadInput(f"--log: {listed(paths)} has no line of a table of run")
+    return found
+
+
+def by_log(runs, lines):
+    rows = {(str(run.case), run.repetition): run for run in runs}
+    for (case, repetition), run in rows.items():
+        told = lines.get((case, repetition))
+        if told is None:
+            yield f"run {run.run} (case {case}, repetition {repetition}) has no line in the log"
+        elif not is_as_printed(told, run.median_s):
+            yield f"run {run.run} takes {seconds_text(run.median_s)}, in the log {told} s"
+    for case, repetition in {*lines} - {*rows}:
+        yield f"the log has case {case}, repetition {repetition}, the file has not"
+
+
+def is_as_printed(text, value):
+    try:
+        return abs(float(text) - value) <= 10.0 ** -len(text.partition(".")[2])
+    except ValueError:
+        return not value >= 0
+
+
+# All together.
+
+
+def found_in(runs, screening, lines):
+    every, sessions = rows_of(runs), runs.file.iloc[0].sessions
+    good = [run for run in every if run.status == "ok"]
+    for run in good:
+        for what in (*by_clocks_and_arrays(run), *by_machine(run, screening)):
+            yield f"run {run.run}: {what}"
+    if lines is not None:
+        yield from by_log(every, lines)
+    timed = [run for run in good if clocks_of(run) is not None]
+    for case, some in itertools.groupby(
+        sorted(timed, key=lambda run: run.case), lambda run: run.case
+    ):
+        yield from (f"case {case}: {what}" for what in by_repetitions([*some]))
+    if not all(len(session.get("cases", [])) for session in sessions):
+        yield "its sessions do not say which cases were asked for"
+        return
+    yield from by_cases(every, sessions)
+    yield from by_order(sorted(timed, key=lambda run: run.run), sessions)
+
+
+def contradictions(runs, screening=None, lines=None):
+    """Sentences, one for each thing that contradicts another."""
+    path = str(runs.file.iloc[0].path)
+    return guarded(path, lambda: [*found_in(runs, screening or {}, lines)])
