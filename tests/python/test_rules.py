@@ -259,8 +259,8 @@ seconds[1]=seconds[0]: 1 of its timed steps take exactly as long as another one 
 def test_a_contradiction_is_named(line):
     """Of the first run, whose array is changed so."""
     change, _, says = line.partition(": ")
-    name = next(name for name in ("clocks", "time/idle", "losses", "memory/planned",
-                                  "memory/measured", "seconds") if change.startswith(name))  # fmt: skip
+    names = ("clocks", "time/idle", "losses", "memory/planned", "memory/measured", "seconds")
+    name = next(filter(change.startswith, names))
     result = result_of("small groups='4+4+4+4'")
     arrays = result.file[0].content[0]
     scope = {"numpy": numpy, "array": arrays[name].astype(float)}
