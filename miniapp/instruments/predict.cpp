@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -11,6 +11,7 @@
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
 #include "instruments/predict/search.hpp"
+#include "instruments/rating.hpp"
 #include "instruments/verbs.hpp"
 #include "record/verdict.hpp"
 #include "trace/timeline.hpp"
@@ -24,9 +25,9 @@ struct PredictOptions {
   std::string machine;
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
   std::string timeline;              ///< file; empty: none
-  bool json = false, best = false;
+  bool json = false, best = false, rating = false;
   bool fitting = false;  ///< leaves out cases that do not fit
-  double seconds = 60;   ///< of --best
+  double seconds = 60;   ///< of --best and --rating
 };
 
 /// A case and what is predicted of it: a row of the table.
@@ -153,42 +154,56 @@ std::vector<Predicted> predict_all(const deck::Deck& deck,
   return all;
 }
 
-/// The best ways to spread the deck's case. `notes` gets why the others are not among them.
+/// The best way of each family to spread the deck's case.
 std::vector<Predicted> predict_best(const deck::Deck& deck,
     const Machine& machine,
     double seconds,
     std::vector<std::string>& notes) {
-  constexpr std::size_t shown = 10;
   if (deck.cases.size() + deck.left_out.size() != 1)
     throw InputError("--best: it takes one case, which says model, ranks and sequences of a step");
   std::vector<Predicted> best;
-  std::map<std::string, int> lost;
   int tried = 0;
-  for (const predict::Candidate& c : predict::search(deck.cases.front(), machine, shown, seconds)) {
-    ++tried;
-    if (c.prediction && best.size() < shown)
-      best.push_back({c.asked, *c.prediction});
+  std::vector<std::string> late;
+  std::map<std::string, std::vector<std::string>> lost;  // names of families
+  const auto deadline = predict::deadline_in(seconds);
+  for (const predict::Found& found :
+      predict::search(deck.cases.front(), machine, {.deadline = deadline})) {
+    tried += found.tried;
+    const std::string& name = found.family;
+    if (found.prediction)
+      best.push_back({found.asked, *found.prediction});
     else
-      ++lost[c.prediction ? "are slower" : c.why];
+      lost[found.why].push_back(name);
+    if (found.prediction && !found.in_time)
+      late.push_back(name);
   }
-  std::string note = fmt::format("{} tried", tried);
-  for (const auto& [why, count] : lost)
-    note += fmt::format("; {} {}", count, why);
-  notes.push_back(note);
+  notes.push_back(
+      fmt::format("{} planned, the fastest of each family is shown", counted(tried, "case")));
+  for (const auto& [why, names] : lost)
+    notes.push_back(fmt::format("{}: {}", why, fmt::join(names, ", ")));
+  if (!late.empty())
+    notes.push_back(fmt::format("not all tried in time: {}", fmt::join(late, ", ")));
+  constexpr double close = 1.01;
+  std::vector<std::string> ties;
+  for (const Predicted& p : best)
+    if (p.prediction.seconds <= close * best.front().prediction.seconds)
+      ties.push_back(schedule::parse_spec(p.asked.schedule).name);
+  if (ties.size() > 1)
+    notes.push_back(fmt::format("a tie, within 1 % of the fastest: {}", fmt::join(ties, ", ")));
   return best;
 }
 
-void print(const Machine& machine,
-    const std::vector<Predicted>& all,
-    const std::vector<std::string>& notes,
-    bool best) {
+std::string heading_of(const Machine& machine, const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes)
     text += fmt::format("# {}\n", note);
-  text += fmt::format("# machine = {} ({} of {})\n",
-      machine.name,
-      counted(machine.nodes, "node"),
-      counted(machine.ranks_per_node, "rank"));
+  return text + fmt::format("# machine = {} ({} of {})\n",
+                    machine.name,
+                    counted(machine.nodes, "node"),
+                    counted(machine.ranks_per_node, "rank"));
+}
+
+std::string text_of(const Machine& machine, const std::vector<Predicted>& all, bool best) {
   std::vector<std::string> settings = {"replicas", "groups", "context", "micro_batch", "recompute"};
   if (!best) {
     settings = varying_settings(list_of(all, &Predicted::asked));
@@ -199,10 +214,65 @@ void print(const Machine& machine,
   std::ranges::transform(settings, std::back_inserter(columns), setting_column<Predicted>);
   std::ranges::move(figures_of(machine), std::back_inserter(columns));
   const TextTable<Predicted> table(columns, all, isatty(STDOUT_FILENO) != 0);
-  text += table.header();
+  std::string text = table.header();
   for (const Predicted& p : all)
     text += table.row(p);
-  write_stdout(text);
+  return text;
+}
+
+deck::Deck read(const PredictOptions& options,
+    const Machine& machine,
+    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = options.deck.overrides;
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return deck::read_deck(options.deck.path,
+      overrides,
+      {.ranks = machine.ranks(),
+          .node_sizes = std::vector<int>(machine.nodes, machine.ranks_per_node),
+          .planning = true,
+          .adapters = machine.adapters});
+}
+
+/// The deck to be rated, if its model needs replicas on the machine with the fewest.
+deck::Deck read_to_rate(const PredictOptions& options, const Machine& machine) {
+  const bool is_set = std::ranges::any_of(
+      options.deck.overrides, [](const std::string& set) { return set.starts_with("replicas="); });
+  for (int replicas = 1; !is_set && replicas <= machine.nodes; ++replicas) {
+    if (machine.nodes % replicas != 0)
+      continue;
+    const std::string setting = fmt::format("replicas={}", replicas);
+    try {
+      deck::Deck deck = read(options, machine, {setting});
+      const Case& c = deck.cases.front();
+      if (predict::fewest_replicas(c.groups, c.shape.layers) != replicas)
+        continue;
+      if (replicas > 1)
+        deck.notes.push_back(setting + ", the fewest of whole nodes with a block for each rank");
+      return deck;
+    } catch (const InputError&) {
+      if (replicas == machine.nodes)
+        throw;
+    }
+  }
+  return read(options, machine);
+}
+
+void run_rating(
+    const Invocation& invocation, const PredictOptions& options, const Machine& machine) {
+  const deck::Deck deck = read_to_rate(options, machine);
+  std::vector<std::string> others = varying_settings(deck.cases);
+  std::erase_if(others, [](const auto& name) { return name == "schedule" || name == "seq"; });
+  if (!others.empty())
+    throw InputError("--rating: cases differ in {}; only schedule and seq may have several values",
+        others.front());
+  predict::Ratings ratings = predict::rate(deck.cases, machine, options.seconds);
+  ratings.notes.insert(ratings.notes.begin(), deck.notes.begin(), deck.notes.end());
+  const std::vector<std::string>& notes = ratings.notes;
+  if (!options.json)
+    return tell_ratings(ratings, heading_of(machine, notes));
+  Json json = {{"machine", machine.name}, {"notes", notes}};
+  json.update(ratings_json(ratings));
+  write_json(invocation, json);
 }
 
 void run(const Invocation& invocation, const PredictOptions& options) {
@@ -210,20 +280,15 @@ void run(const Invocation& invocation, const PredictOptions& options) {
     throw InputError(
         "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline);
   const Machine machine = predict::read_machine(options.machine, options.changes);
-  const deck::Deck deck = deck::read_deck(options.deck.path,
-      options.deck.overrides,
-      {.ranks = machine.ranks(),
-          .node_sizes = std::vector<int>(machine.nodes, machine.ranks_per_node),
-          .planning = true,
-          .adapters = machine.adapters});
+  if (options.rating)
+    return run_rating(invocation, options, machine);
+  const deck::Deck deck = read(options, machine);
   std::vector<std::string> notes = deck.notes;
   const std::vector<Predicted> all = options.best
                                          ? predict_best(deck, machine, options.seconds, notes)
                                          : predict_all(deck, machine, options, notes);
-  if (!options.json) {
-    print(machine, all, notes, options.best);
-    return;
-  }
+  if (!options.json)
+    return write_stdout(heading_of(machine, notes) + text_of(machine, all, options.best));
   const auto json = [&](const Predicted& p) { return to_json(machine, p); };
   write_json(invocation,
       {{"machine", machine.name},
@@ -254,16 +319,22 @@ public:
         options_.best,
         "try schedules and their options, replicas, groups, context, micro-batches and "
         "recomputation for the sequences of the one case");
-    command_.add_option("--time-limit", options_.seconds, "seconds that --best may take")
+    CLI::Option* rating = command_.add_flag("--rating",
+        options_.rating,
+        "the rating of the deck as it is and with the best settings, and what half of the network, "
+        "of the links inside nodes or of the memory's rate costs");
+    rating->excludes(best);
+    command_
+        .add_option("--time-limit", options_.seconds, "seconds that --best or --rating may take")
         ->check(CLI::PositiveNumber)
-        ->capture_default_str()
-        ->needs(best);
+        ->capture_default_str();
     command_
         .add_option("--timeline",
             options_.timeline,
             "write when every action of the predicted steps runs, for scripts/timeline")
         ->type_name("FILE.json")
-        ->excludes(best);
+        ->excludes(best)
+        ->excludes(rating);
   }
 
   int execute(const Invocation& invocation) override {

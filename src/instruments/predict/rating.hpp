@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <map>
+#include "instruments/predict/search.hpp"
+
+/// The rating of a deck on a machine: the geometric mean, over its lengths of sequences, of the
+/// rate of the fastest case (docs/run-rules.md).
+namespace minitaw::predict {
+/// Parts of a machine of which half is taken away, to see what they are worth.
+enum class Part { between, inside, memory };
+using Losses = std::map<Part, double>;  ///< share of a rate that is lost
+
+/// By how much a measured rating fell short of the predicted one at most (docs/predict.md).
+inline constexpr double margin = 0.05;
+
+/// A case of a rating.
+struct RatedCase {
+  Case asked;
+  Prediction prediction;  ///< without spans
+  std::string limit{};    ///< what takes most of the step: "network 81 %"
+};
+
+struct Rating {
+  std::string name;  ///< "deck", "best" or "network"
+  double tokens_per_s = 0;
+  double hours = 0;                ///< of a run of its cases
+  Losses losses{};                 ///< with the settings that are best then
+  std::vector<RatedCase> cases{};  ///< one of each length, rising
+};
+
+struct Ratings {
+  std::vector<Rating> all;
+  std::vector<std::string> notes;
+};
+
+/// Rates the cases of a deck, which differ in schedule and length alone, as they are; with the best
+/// settings that the run rules allow; and in the case that shows the network, if there are several
+/// nodes. Throws InputError if no case of a length fits.
+Ratings rate(const std::vector<Case>& cases, const Machine& machine, double seconds);
+/// The case of the network figure: every micro-batch fetches all weights from the other nodes.
+Case network_case(const std::vector<Case>& cases);
+/// The fewest replicas of whole groups with a block for each of their ranks.
+int fewest_replicas(const topology::Groups& groups, int layers);
+}  // namespace minitaw::predict
