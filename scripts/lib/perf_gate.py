@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -40,7 +40,7 @@ class Stage:
     ranks: int
     pairs: int = 0  # measured
     seconds: float = 0.0  # that they took
-    rows: slice = slice(0)  # of the table of compare
+    rows: slice = field(default_factory=lambda: slice(0))  # of the table of compare
 
 
 def say(text):
