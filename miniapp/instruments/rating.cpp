@@ -39,6 +39,11 @@ RatedColumns columns_of_cases() {
           .units = "s",
           .value = [](const RatedRow& r) { return r.rated.prediction.seconds; },
           .name = "step_s"},
+      {.title = "steps",
+          .value = [](const RatedRow& r) -> std::int64_t {
+            return predict::steps_of(r.asked, r.rated.prediction.seconds);
+          },
+          .name = "steps"},
       {.title = "rate",
           .units = "token/s",
           .value = [](const RatedRow& r) { return r.rated.prediction.tokens_per_s; },

@@ -85,10 +85,8 @@ std::string limit_of(const RatedCase& rated, const Machine& machine) {
                      : fmt::format("{} {:.0f} %", name, 100 * most);
 }
 
-/// Hours of a case, with as many steps as it is timed long enough.
 double hours_of(const Case& c, double step) {
-  const double timed = std::ceil(reserve * least_timed / (step * c.repeats));
-  return c.repeats * (c.warmup + std::max<double>(c.steps, timed)) * step / 3600;
+  return c.repeats * (c.warmup + steps_of(c, step)) * step / 3600;
 }
 
 /// What is known of the cases of one length, in one of the ratings.
@@ -198,6 +196,10 @@ std::map<std::int64_t, std::vector<Case>> by_length(const std::vector<Case>& cas
   return all;
 }
 }  // namespace
+
+int steps_of(const Case& c, double step) {
+  return std::max(c.steps, static_cast<int>(std::ceil(reserve * least_timed / (step * c.repeats))));
+}
 
 int fewest_replicas(const topology::Groups& groups, int layers) {
   int replicas = 1;

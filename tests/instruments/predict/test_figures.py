@@ -192,7 +192,8 @@ def test_a_rating_is_the_mean_over_lengths():
     assert chosen == ["fsdp:hierarchical=on", 16, 1, 1]
     # Two repetitions of three steps, and of as many as take eleven seconds together.
     step = shown["step_s"]
-    assert network["hours"] == approx(2 * (3 + math.ceil(5.5 / step)) * step / 3600)
+    assert shown["steps"] == math.ceil(5.5 / step)
+    assert network["hours"] == approx(2 * (3 + shown["steps"]) * step / 3600)
     text = predict("--rating", **RATED)
     says(text, "limited by", "half between", "demand", f"{deck['cases'][0]['limit']}\n")
 
