@@ -220,53 +220,55 @@ std::string text_of(const Machine& machine, const std::vector<Predicted>& all, b
   return text;
 }
 
-deck::Deck read(const PredictOptions& options,
-    const Machine& machine,
-    const std::vector<std::string>& more = {}) {
-  std::vector<std::string> overrides = options.deck.overrides;
-  overrides.insert(overrides.end(), more.begin(), more.end());
+deck::Deck read(const PredictOptions& options, const Machine& machine) {
   return deck::read_deck(options.deck.path,
-      overrides,
+      options.deck.overrides,
       {.ranks = machine.ranks(),
           .node_sizes = std::vector<int>(machine.nodes, machine.ranks_per_node),
           .planning = true,
           .adapters = machine.adapters});
 }
 
-/// The deck to be rated, if its model needs replicas on the machine with the fewest.
-deck::Deck read_to_rate(const PredictOptions& options, const Machine& machine) {
-  const bool is_set = std::ranges::any_of(
-      options.deck.overrides, [](const std::string& set) { return set.starts_with("replicas="); });
-  for (int replicas = 1; !is_set && replicas <= machine.nodes; ++replicas) {
-    if (machine.nodes % replicas != 0)
-      continue;
-    const std::string setting = fmt::format("replicas={}", replicas);
-    try {
-      deck::Deck deck = read(options, machine, {setting});
-      const Case& c = deck.cases.front();
-      if (predict::fewest_replicas(c.groups, c.shape.layers) != replicas)
-        continue;
-      if (replicas > 1)
-        deck.notes.push_back(setting + ", the fewest of whole nodes with a block for each rank");
-      return deck;
-    } catch (const InputError&) {
-      if (replicas == machine.nodes)
-        throw;
-    }
-  }
-  return read(options, machine);
+constexpr std::string_view replicas_key = "replicas=";
+
+bool sets_replicas(const std::string& override) {
+  return override.starts_with(replicas_key);
 }
 
-void run_rating(
-    const Invocation& invocation, const PredictOptions& options, const Machine& machine) {
-  const deck::Deck deck = read_to_rate(options, machine);
+/// The fewest replicas, of whole nodes, with which every schedule of the deck can be run; 1 if
+/// there are none.
+int fewest_replicas(PredictOptions options, const Machine& machine) {
+  std::vector<std::string>& overrides = options.deck.overrides;
+  std::erase_if(overrides, sets_replicas);
+  overrides.emplace_back();
+  for (int replicas = 1; replicas <= machine.nodes; ++replicas) {
+    if (machine.nodes % replicas != 0)
+      continue;
+    overrides.back() = fmt::format("{}{}", replicas_key, replicas);
+    try {
+      if (read(options, machine).left_out.empty())
+        return replicas;
+    } catch (const InputError&) {  // none of them can
+    }
+  }
+  return 1;
+}
+
+void run_rating(const Invocation& invocation, PredictOptions options, const Machine& machine) {
+  const int fewest = fewest_replicas(options, machine);
+  if (fewest > 1 && std::ranges::none_of(options.deck.overrides, sets_replicas))
+    options.deck.overrides.push_back(fmt::format("{}{}", replicas_key, fewest));
+  const deck::Deck deck = read(options, machine);
   std::vector<std::string> others = varying_settings(deck.cases);
   std::erase_if(others, [](const auto& name) { return name == "schedule" || name == "seq"; });
   if (!others.empty())
     throw InputError("--rating: cases differ in {}; only schedule and seq may have several values",
         others.front());
-  predict::Ratings ratings = predict::rate(deck.cases, machine, options.seconds);
+  predict::Ratings ratings = predict::rate(deck.cases, fewest, machine, options.seconds);
   ratings.notes.insert(ratings.notes.begin(), deck.notes.begin(), deck.notes.end());
+  ratings.notes.insert(ratings.notes.begin(),
+      fmt::format(
+          "replicas: {} are the fewest of whole nodes that every schedule can run with", fewest));
   const std::vector<std::string>& notes = ratings.notes;
   if (!options.json)
     return tell_ratings(ratings, heading_of(machine, notes));

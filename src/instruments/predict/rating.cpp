@@ -201,25 +201,18 @@ int steps_of(const Case& c, double step) {
   return std::max(c.steps, static_cast<int>(std::ceil(reserve * least_timed / (step * c.repeats))));
 }
 
-int fewest_replicas(const topology::Groups& groups, int layers) {
-  int replicas = 1;
-  while (groups.count() % replicas != 0 || groups.ranks() / replicas > layers)
-    if (++replicas > groups.count())
-      return groups.count();
-  return replicas;
-}
-
-Case network_case(const std::vector<Case>& cases) {
+Case network_case(const std::vector<Case>& cases, int replicas) {
   Case c = std::ranges::min(cases, {}, [](const Case& one) { return one.shape.seq; });
   set_schedule(c, "fsdp:hierarchical=on");
-  c.replicas = fewest_replicas(c.groups, c.shape.layers);
+  c.replicas = replicas;
   c.micro_batches = sequences_of_step(c);
   c.shape.micro_batch = 1;
   c.shape.recompute = model::Recompute::block;
   return c;
 }
 
-Ratings rate(const std::vector<Case>& cases, const Machine& machine, double seconds) {
+Ratings rate(
+    const std::vector<Case>& cases, int network_replicas, const Machine& machine, double seconds) {
   using Both = std::pair<RatedLength, RatedLength>;
   const Clock::time_point half_time = deadline_in(seconds / 2), deadline = deadline_in(seconds);
   std::vector<std::future<Both>> lengths;  // each in a thread of its own
@@ -240,7 +233,8 @@ Ratings rate(const std::vector<Case>& cases, const Machine& machine, double seco
   Ratings ratings;
   ratings.all = {rating_of("deck", deck), rating_of("best", best)};
   if (machine.nodes > 1)
-    ratings.all.push_back(rating_of("network", {rate_deck({network_case(cases)}, machine)}));
+    ratings.all.push_back(
+        rating_of("network", {rate_deck({network_case(cases, network_replicas)}, machine)}));
   if (!std::ranges::all_of(best, &RatedLength::in_time))
     ratings.notes.emplace_back("not all settings were tried in time: raise --time-limit");
   return ratings;

@@ -36,11 +36,10 @@ struct Ratings {
 /// Rates the cases of a deck, which differ in schedule and length alone, as they are; with the best
 /// settings that the run rules allow; and in the case that shows the network, if there are several
 /// nodes. Throws InputError if no case of a length fits.
-Ratings rate(const std::vector<Case>& cases, const Machine& machine, double seconds);
+Ratings rate(
+    const std::vector<Case>& cases, int network_replicas, const Machine& machine, double seconds);
 /// Timed steps of a repetition, with which a case is timed for ten seconds and a reserve.
 int steps_of(const Case& c, double step);
 /// The case of the network figure: every micro-batch fetches all weights from the other nodes.
-Case network_case(const std::vector<Case>& cases);
-/// The fewest replicas of whole groups with a block for each of their ranks.
-int fewest_replicas(const topology::Groups& groups, int layers);
+Case network_case(const std::vector<Case>& cases, int replicas);
 }  // namespace minitaw::predict

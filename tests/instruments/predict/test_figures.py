@@ -211,12 +211,19 @@ def test_what_limits_is_told(machine, limit, lost):
 
 
 def test_a_rating_chooses_the_fewest_replicas():
-    """Eight ranks on four nodes, four blocks; of one node there is no network figure."""
+    """Eight ranks on four nodes: rings take a rank for each of four blocks at most, FSDP any number.
+    The network figure keeps to that. Of one node there is none."""
     four = INSIDE.format(4, 2) + BETWEEN
     words = dict(layers=4, schedule="fsdp,weipipe", micro_batches=8)
-    said = predicted("--rating", machine=four, **words)
-    says(said["notes"][0], "replicas=2")
-    assert all(one["settings"]["replicas"] == 2 for one in said["ratings"][0]["cases"])
+    for changes, of_deck, of_network in (
+        ({}, 2, 2),
+        ({"schedule": "fsdp"}, 1, 1),
+        ({"replicas": 4}, 4, 2),
+    ):
+        said = predicted("--rating", machine=four, **words | changes)
+        assert said["notes"][0].startswith(f"replicas: {of_network} are the fewest")
+        deck, _, network = (one["cases"][0]["settings"] for one in said["ratings"])
+        assert (deck["replicas"], network["replicas"]) == (of_deck, of_network)
     alone = predicted("--rating", machine=INSIDE.format(1, 2), **words)
     assert [one["of"] for one in alone["ratings"]] == ["deck", "best"]
     assert alone["ratings"][0]["loss"]["half_between"] is None

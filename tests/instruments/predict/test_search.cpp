@@ -133,20 +133,14 @@ TEST(Search, SaysWhatItDidNotTry) {
   }
 }
 
-/// By hand: 12 nodes of 8 are 96 ranks, which 32 blocks need three times. 11 nodes have no divisor
-/// but one.
-TEST(Rating, ANetworkCaseHasTheFewestReplicas) {
-  EXPECT_EQ(fewest_replicas(Groups::equal(96, 12), 32), 3);
-  EXPECT_EQ(fewest_replicas(Groups::equal(256, 64), 32), 8);
-  EXPECT_EQ(fewest_replicas(Groups::equal(88, 11), 32), 11);
-  EXPECT_EQ(fewest_replicas(Groups::equal(16, 2), 32), 1);
+TEST(Rating, TheNetworkCaseIsOfTheShortestLengthAndTunesNothing) {
   Case longer = base(4);
   longer.shape.seq = 32;
   Case tuned = base(2);
   tuned.shape.micro_batch = 2;
-  const Case c = network_case({longer, tuned});
+  const Case c = network_case({longer, tuned}, 2);
   EXPECT_EQ(c.schedule, "fsdp:hierarchical=on");
-  EXPECT_EQ(c.shape.seq, 16);
+  EXPECT_EQ(std::pair(c.shape.seq, c.replicas), std::pair(std::int64_t{16}, 2));
   EXPECT_EQ(c.shape.recompute, Recompute::block);
   EXPECT_EQ(std::pair(c.micro_batches, c.shape.micro_batch), std::pair(4, std::int64_t{1}));
 }
