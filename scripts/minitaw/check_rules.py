@@ -36,8 +36,9 @@ FOR_PEOPLE = [
     "# not checked: that this run was announced, the machine, placement of ranks, share of device "
     "memory (docs/run-rules.md)",
     "# still possible: a file in which everything is made up alike, clocks too, a program that "
-    "computes less than it says, slow repetitions dropped with their session; the centre's own log "
-    "(--log) and screening (--screening), and a run by the centre, find most of it",
+    "computes or sends less than it says or is of another commit, slow repetitions dropped with "
+    "their session; the centre's own log (--log) and screening (--screening), and a run by the "
+    "centre, find most of it",
 ]
 
 
@@ -245,10 +246,11 @@ def official(runs, tier=BASELINE, published="", screening=None, log=None):
     broken += broken_by_sessions(file.sessions, tier, published)
     commit = file.sessions[0].get("git_hash", "") or "unknown"
     counts = f"{plural(len(table), 'case')} of {plural(len(file.sessions), 'session')}"
+    clocks = "three clocks" if evidence.has_counter(found) else "two clocks of one kernel"
     return Official(
         size=size["name"],
         reasons=list(dict.fromkeys(broken)),
-        judged=f"{counts}, commit {commit}",
+        judged=f"{counts}, commit {commit}, {clocks}",
         bests=bests,
         tier=tier,
         network=network,

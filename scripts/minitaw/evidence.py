@@ -10,18 +10,25 @@ import numpy
 import pandas
 
 from .command import BadInput, from_json, read_bytes
-from .numbers import listed, plural
+from .numbers import cell_text, listed, plural
 from .record import array, describe, labels, rows_of, samples, session_of, tokens_of, transfers
 from .sealed import guarded
+from .settings import BATCH, MODEL
 
 CLOCKS = ["the monotonic clock", "the clock of the day", "the processor's counter"]
 APART, SLACK = 1e-3, 50e-6  # of two clocks: of their span, and seconds, as the program allows
-OF_TEXT = 0.05  # seconds between `begun` or `ended`, in milliseconds, and the clock of the day
+OF_TEXT = 0.002  # seconds between `begun` or `ended`, in milliseconds, and the clock of the day
 SKEW = 0.25  # seconds that a rank may begin its first step before rank 0
-# What lies between steps, and between the begins of ranks: of the samples, and seconds a step.
+# What lies before, between and after steps, and between the begins of ranks: of the samples, and
+# seconds of each place.
 BETWEEN, BETWEEN_STEPS, BETWEEN_SHARED, BETWEEN_BEGINS = 0.05, 0.05, 0.1, 0.04
 SET = 1.0  # seconds by which the clock of the day may be set
 ROUNDING = 1e-6
+FIRST_LOSS = {"fp32": 1e-6, "bf16": 1e-3}  # by which schedules differ, relatively
+# What an identity says, and what it leaves out.
+SAID = [*MODEL, *BATCH, "schedule", "ranks", "groups", "replicas", "context", "seq", "dtype"]
+SAID += ["recompute", "steps", "warmup", "seed", "learning_rate"]
+UNSAID = {"replicas": "1", "context": "1"}
 OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
 PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
 MORE_THAN_MEASURED = 1.2  # a rate that screen has not seen
@@ -49,11 +56,27 @@ def repeated(values):
 # Of one run.
 
 
+def block_of(run):
+    """Weights of the matrices of a block."""
+    keys = run.kv_heads * run.hidden // run.heads
+    return run.hidden * (2 * run.hidden + 2 * keys + 3 * run.ffn)
+
+
+def parameters_of(run):
+    """With the embedding, the head and the norms."""
+    return run.hidden * (2 * run.vocab + 2 * run.layers + 1) + run.layers * block_of(run)
+
+
 def clocks_of(run):
     """[begin, end][clock], seconds of rank 0 around the timed steps; None if there are none."""
     clocks = array(run, "clocks")
     known = clocks.shape == (2, len(CLOCKS)) and numpy.isfinite(clocks[:, :2]).all()
-    return clocks if known else None
+    return clocks if known and not numpy.isinf(clocks).any() else None
+
+
+def has_counter(runs):
+    """All runs know the third clock."""
+    return not any(numpy.isnan(array(run, "clocks")).any() for run in rows_of(runs))
 
 
 def by_clocks(run, clocks):
@@ -82,6 +105,9 @@ def by_window(run, clocks):
 
 def by_parts(run):
     """The accounted step, as its sample, as its length and as the sum of its parts."""
+    if not 0 <= run.accounted_step < len(samples(run)):
+        yield "it says of none of its timed steps what its time went into"
+        return
     sample, length = samples(run)[run.accounted_step], run.accounted_s
     names = ("compute", "exposed_by_kind", "idle")
     parts = sum(array(run, f"time/{name}").reshape(run.ranks, -1).sum(axis=1) for name in names)
@@ -99,6 +125,8 @@ def by_parts(run):
 
 def by_steps(run):
     losses = array(run, "losses")
+    if not numpy.isfinite(losses).all():
+        yield "one of its losses is no number"
     if count := repeated(array(run, "seconds")):
         yield f"{count} of its timed steps take exactly as long as another one on all ranks"
     if count := repeated(losses):
@@ -111,17 +139,43 @@ def by_steps(run):
         )
 
 
+def by_identity(run):
+    """What the session asked for, and what the columns say."""
+    asked = UNSAID | dict(re.findall(r"(\w+)=(\S*)", run.identity))
+    for name in SAID:
+        found = cell_text(run[name])
+        if asked.get(name) != found:
+            yield f"{name} is {found}, in its identity {asked.get(name, 'missing')}"
+
+
+def by_columns(run):
+    """What a row says of its arrays."""
+    losses, moved = array(run, "losses"), transfers(run)
+    wanted = {
+        "parameters": parameters_of(run),
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "bytes_inside": moved.counted[~moved.between].sum(),
+        "bytes_between": moved.counted[moved.between].sum(),
+        "energy_per_token": run.energy / tokens_of(run) / run.steps,
+    }
+    for name, value in wanted.items():
+        if not numpy.isclose(run[name], value, rtol=ROUNDING, atol=0, equal_nan=True):
+            yield f"{name} is {run[name]:.10g}, its arrays and settings say {value:.10g}"
+
+
 def by_memory(run):
     """What the optimiser keeps follows from dtype: all copies of all parameters."""
     dtype, kinds = run["dtype"], labels(run, "memory/planned")
     copies = run.ranks if run.schedule.startswith("ddp") else run.replicas
-    wanted = OPTIMISER[dtype] * run.parameters * copies
+    wanted = OPTIMISER[dtype] * parameters_of(run) * copies
     for name in ("planned", "measured"):
         found = array(run, f"memory/{name}")[:, kinds.index("optimiser")].sum()
         if not wanted <= found <= (1 + PADDING) * wanted + PADDING_BYTES * run.ranks:
+            each = OPTIMISER[dtype] * float(found) / max(wanted, 1)
             yield (
-                f"memory/{name} of the optimiser is {found / run.parameters / copies:.3g} bytes a "
-                f"parameter, {dtype} takes {OPTIMISER[dtype]}"
+                f"memory/{name} of the optimiser is {each:.3g} bytes a parameter, "
+                f"{dtype} takes {OPTIMISER[dtype]}"
             )
 
 
@@ -132,9 +186,10 @@ def by_clocks_and_arrays(run):
     else:
         yield from by_clocks(run, clocks)
         yield from by_window(run, clocks)
-    if run.accounted_step >= 0:
-        yield from by_parts(run)
+    yield from by_parts(run)
     yield from by_steps(run)
+    yield from by_identity(run)
+    yield from by_columns(run)
     yield from by_memory(run)
 
 
@@ -155,7 +210,7 @@ def by_repetitions(runs):
     windows = numpy.array([numpy.diff(clocks_of(run)[:, 0])[0] for run in runs])
     sums, count = sum(samples(run).sum() for run in runs), sum(run.steps for run in runs)
     each = BETWEEN_SHARED if share_cores(runs[0]) else BETWEEN_STEPS
-    if windows.sum() > (1 + BETWEEN) * sums + each * count:
+    if windows.sum() > (1 + BETWEEN) * sums + each * (count + len(runs)):
         yield (
             f"its samples are {seconds_text(sums)} together, but its timed steps last "
             f"{seconds_text(windows.sum())} by its clocks"
@@ -167,12 +222,26 @@ def by_repetitions(runs):
             f"its accounted steps take {seconds_text(lengths)} by their actions, "
             f"{seconds_text(parts)} by their samples"
         )
+    measured = [[*array(run, "seconds").flat, *array(run, "time/compute")] for run in runs]
+    if repeated(measured):
+        yield "one of its repetitions takes exactly as long as another one on all ranks"
     powers = numpy.array([run.energy for run in runs]) / windows
     if powers.max() > POWERS_APART * powers.min():
         yield f"its repetitions take {powers.min():.4g} to {powers.max():.4g} W"
 
 
 # Of all runs of a file.
+
+
+def by_losses(runs):
+    """All schedules begin with the same loss, if their steps have the same tokens."""
+    first = {}
+    for run in runs:
+        tokens = [run[name] for name in (*MODEL, "seq", "dtype", "seed", "data")]
+        loss, other = array(run, "losses")[0], first.setdefault((*tokens, tokens_of(run)), run)
+        wanted = array(other, "losses")[0]
+        if not abs(loss - wanted) <= FIRST_LOSS[run["dtype"]] * wanted:
+            yield f"run {run.run} begins with the loss {loss:.8g}, run {other.run} with {wanted:.8g}"
 
 
 def by_order(runs, sessions):
@@ -213,7 +282,9 @@ def by_cases(runs, sessions):
     for run in runs:
         if run.identity not in sessions[run.session]["cases"]:
             yield f"run {run.run} ({describe(run)}) is of a case that its session did not ask for"
-    if missing := [identity for identity in asked if identity not in there]:
+    is_finished = not runs[0].file.verdict.startswith("INVALID: unfinished")
+    missing = [identity for identity in asked if identity not in there]
+    if missing and is_finished:
         yield f"its sessions asked for {plural(len(missing), 'case')} that it lacks: {missing[0]}"
 
 
@@ -232,9 +303,7 @@ def screening_of(path):
 
 def model_flops(run):
     """Of a step: causal attention, nothing twice."""
-    head = run.hidden // run.heads
-    block = 2 * run.hidden**2 + 2 * run.hidden * run.kv_heads * head + 3 * run.hidden * run.ffn
-    weights = run.vocab * run.hidden + run.layers * block
+    weights = run.vocab * run.hidden + run.layers * block_of(run)
     return tokens_of(run) * (6 * weights + 6.0 * run.layers * run.seq * run.hidden)
 
 
@@ -323,6 +392,7 @@ def found_in(runs, screening, lines):
     if not all(len(session.get("cases", [])) for session in sessions):
         yield "its sessions do not say which cases were asked for"
         return
+    yield from by_losses(good)
     yield from by_cases(every, sessions)
     yield from by_order(sorted(timed, key=lambda run: run.run), sessions)
 

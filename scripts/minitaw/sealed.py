@@ -25,7 +25,8 @@ DAMAGED = (
     f"seal); {RENEW}"
 )
 # Of HDF5, numpy and pandas, about what no program of ours has written.
-OF_READING = (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError, MemoryError)
+OF_READING = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError)
+OF_READING += (ArithmeticError, MemoryError)
 
 
 def seal_of(schema, blocks):

@@ -17,6 +17,7 @@ import pytest
 import samples
 from minitaw import archive, evidence, ratings
 from minitaw import check_rules as subject
+from minitaw.numbers import cell_text
 from programs import SAMPLE, output_of, refused, refuses, script
 
 BEGUN = "2026-11-24T09:00:00Z"
@@ -37,15 +38,22 @@ def consistent(row, begin):
     seconds, ranks = row["seconds"], row["ranks"]
     length, real = seconds[0, 0], pandas.Timestamp(BEGUN).timestamp() + begin
     begun, ended = numpy.array([[begin, real, begin]]) + [[0], [seconds.sum()]]
-    optimiser = numpy.full((ranks, 3), evidence.OPTIMISER[row["dtype"]] * 10**8 // ranks + 1)
+    parameters = evidence.parameters_of(pandas.Series(row))
+    optimiser = numpy.full((ranks, 3), evidence.OPTIMISER[row["dtype"]] * parameters // ranks + 1)
+    tokens = row["steps"] * row["micro_batch"] * row["micro_batches"] * row["seq"]
     copies = ranks if row["schedule"] == "ddp" else row["replicas"]
     said = {name: f"{pandas.Timestamp(clocks[1], unit='s')}Z" for name, clocks in
             (("begun", begun), ("ended", ended))}  # fmt: skip
     return row | said | {
-        "identity": f"case {row['case']}",
-        "parameters": 10**8,
+        "identity": " ".join(f"{name}={cell_text(row[name])}" for name in evidence.SAID),
+        "parameters": parameters,
+        "first_loss": 6.0,
+        "last_loss": 5.0,
+        "bytes_inside": row["bytes/counted"].sum(),
+        "bytes_between": 0,
         "peak": numpy.nan,
         "energy": row.get("energy", numpy.nan),
+        "energy_per_token": row.get("energy", numpy.nan) / tokens,
         "accounted_step": 0,
         "accounted_s": length,
         "clocks": numpy.array([begun, ended]),
@@ -67,6 +75,7 @@ def result_of(words):
     deck = dict(
         ranks=16,
         replicas=1,
+        recompute="block",
         status="ok",
         verdict="VALID",
         noise=1e-6,
@@ -75,18 +84,21 @@ def result_of(words):
         later={},
         session={},
     )
-    deck |= subject.read_size(name) | tomllib.loads("\n".join(words))
+    deck |= subject.read_size(name) | {"groups": "16"} | tomllib.loads("\n".join(words))
     deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
     runs = []
     every = itertools.product(deck["schedule"][:2], deck["seq"])
     for case, (schedule, seq) in enumerate(every):
         row = {"median_s": 2.0 + case} | deck | dict(case=case, schedule=schedule, seq=seq)
         row |= deck.get({0: "first", 1: "second"}.get(case), {})
-        around = 1 + row["noise"] * numpy.linspace(-1, 1, row["steps"])
-        row["seconds"] = row["median_s"] * around[:, None]
+        row |= {f"bytes/{name}": numpy.zeros(4) for name in ("from", "to", "kind")}
         row["bytes/planned"] = numpy.arange(4)
         row["bytes/counted"] = numpy.arange(4) - row["lost"]
         for repetition in range(row["repeats"]):
+            around = 1 + row["noise"] * (1 + repetition / 1000) * numpy.linspace(
+                -1, 1, row["steps"]
+            )
+            row["seconds"] = row["median_s"] * around[:, None]
             begin = runs[-1]["clocks"][1, 0] + 1 if runs else 0
             runs.append(consistent(row | dict(repetition=repetition), begin))
     asked = {"cases": list(dict.fromkeys(run["identity"] for run in runs))}
@@ -249,6 +261,11 @@ clocks[:,0]+=9: the clocks of session 0 are not those of one start of one machin
 time/idle[1]+=0.1: computing, exposed and idle time of a rank are 2.1 s together, in a step of 2 s
 losses[2]=losses[1]: 1 of its 7 losses are exactly those of another step
 losses=losses[1:]: it has 5 samples and 6 losses, its settings ask for 5 and 7
+losses[3]=numpy.nan: one of its losses is no number
+losses[0]+=1: first_loss is 6, its arrays and settings say 7
+losses[0]+=1: run 15 begins with the loss 6, run 0 with 7
+bytes/counted*=2: bytes_inside is 6, its arrays and settings say 12
+clocks[1,2]=numpy.inf: run 0: it has no clocks of its timed steps
 memory/planned*=2: memory/planned of the optimiser is 16 bytes a parameter, fp32 takes 8
 memory/measured*=2: memory/measured of the optimiser is 16 bytes a parameter, fp32 takes 8
 seconds[1]=seconds[0]: 1 of its timed steps take exactly as long as another one on all ranks
@@ -259,7 +276,8 @@ seconds[1]=seconds[0]: 1 of its timed steps take exactly as long as another one 
 def test_a_contradiction_is_named(line):
     """Of the first run, whose array is changed so."""
     change, _, says = line.partition(": ")
-    names = ("clocks", "time/idle", "losses", "memory/planned", "memory/measured", "seconds")
+    names = ("clocks", "time/idle", "losses", "memory/planned", "memory/measured", "seconds",
+             "bytes/counted")  # fmt: skip
     name = next(filter(change.startswith, names))
     result = result_of("small groups='4+4+4+4'")
     arrays = result.file[0].content[0]
@@ -270,10 +288,15 @@ def test_a_contradiction_is_named(line):
 
 
 ROWS = """
-identity='case 9': 128 tokens) is of a case that its session did not ask for
+identity='seq=9': 128 tokens) is of a case that its session did not ask for
 peak=1e-9: FLOP/s a rank are more than its peak allows, 1000
 accounted_s=2.2: case 0: its accounted steps take
 accounted_s=1.9: step 0 takes 1.9 s by its actions, 2 s by its sample
+accounted_step=-1: run 0: it says of none of its timed steps what its time went into
+seq=512: run 0: seq is 512, in its identity 128
+replicas=2: run 0: replicas is 2, in its identity 1
+parameters=5: run 0: parameters is 5, its arrays and settings say 1517696
+energy=500.0: run 0: energy_per_token is 0.1953125, its arrays and settings say 0.09765625
 energy=500.0: case 0: its repetitions take 50 to 100 W
 """
 
@@ -281,7 +304,7 @@ energy=500.0: case 0: its repetitions take 50 to 100 W
 @pytest.mark.parametrize("line", ROWS.strip().split("\n"))
 def test_a_row_that_contradicts_is_named(line):
     change, _, says = line.partition(": ")
-    name, value = change.split("=")
+    name, _, value = change.partition("=")
     result = result_of("small energy=1000.0")
     result.loc[0 if name != "accounted_s" else range(5), name] = eval(value)
     assert any(says in one for one in broken(result)), broken(result)
@@ -296,6 +319,24 @@ def test_runs_are_in_the_order_of_the_session():
         cases = result.file[0].sessions[0]["cases"]
         cases[:2] = cases[1::-1]
         assert broken(result) == [says] * count
+
+
+def test_a_repetition_is_no_copy_of_another():
+    result = result_of("small")
+    says = "case 0: one of its repetitions takes exactly as long as another one on all ranks"
+    first, second, *_ = result.file[0].content
+    second["seconds"] = first["seconds"]
+    assert says not in broken(result)
+    second["time/compute"] = first["time/compute"]
+    assert says in broken(result)
+
+
+def test_a_case_may_only_be_missing_while_a_file_is_unfinished():
+    """One of a later session."""
+    for verdict, count in ("VALID", 1), ("INVALID: unfinished cases: 1", 0):
+        result = result_of("small").iloc[:-5]
+        result.file[0].verdict = verdict
+        assert sum("asked for 1 case that it lacks" in one for one in broken(result)) == count
 
 
 def test_sessions_follow_one_another():
