@@ -32,8 +32,7 @@ def energy_of(cases):
     return float(pandas.Series(known, dtype=float).mean(skipna=False))
 
 
-def row_of(path):
-    found = official(load(path))
+def row_of(path, found):
     return {
         "file": path,
         "size": found.size,
@@ -45,9 +44,9 @@ def row_of(path):
     }
 
 
-def ranked(paths):
-    """The rows of all files, the best of each size first; sizes do not compare."""
-    rows = [row_of(path) for path in paths]
+def ranked(offers):
+    """A row for each (path, Official), the best of each size first; sizes do not compare."""
+    rows = [row_of(path, found) for path, found in offers]
     sizes = [*dict.fromkeys(row["size"] for row in rows)]
     rows.sort(key=lambda row: (sizes.index(row["size"]), -(row["rating"] or 0)))
     counts = dict.fromkeys(sizes, 0)
@@ -58,20 +57,20 @@ def ranked(paths):
     return rows
 
 
+def texts_of(row):
+    """{name of a column: text}"""
+    figures = {name: figure(row[name], 6) for name in ("rank", "rating", "network", "energy")}
+    kept = "yes" if row["official"] else f"no: {row['reason']}"
+    return row | figures | {"size": row["size"] or "none", "official": kept}
+
+
 def as_text(rows):
-    shown = [
-        row
-        | {name: figure(row[name], 6) for name in ("rank", "rating", "network", "energy")}
-        | {"size": row["size"] or "none", "official": f"no: {row['reason']}"}
-        | ({"official": "yes"} if row["official"] else {})
-        for row in rows
-    ]
-    table = pandas.DataFrame(shown)[[*COLUMNS]].rename(columns=COLUMNS)
+    table = pandas.DataFrame(map(texts_of, rows))[[*COLUMNS]].rename(columns=COLUMNS)
     return table.to_string(index=False, justify="left", max_colwidth=None) + "\n"
 
 
 def compared(paths, is_json):
     """Prints them; the exit code: 0 if all are official, else 1."""
-    rows = ranked(paths)
+    rows = ranked([(path, official(load(path))) for path in paths])
     write_stdout(json.dumps({"ratings": rows}, indent=2) + "\n" if is_json else as_text(rows))
     return int(not all(row["official"] for row in rows))

@@ -2,19 +2,22 @@
 """scripts/report: the page is sound whatever the file, and its numbers are the file's."""
 
 import base64
+import json
 import math
 import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import numpy
+import pandas
 import pytest
 import samples
-from minitaw import record, report, sections
+from minitaw import record, report, screening, sections
 from minitaw.book import Book, Table
 from minitaw.charts import points_of
 from minitaw.provenance import session_texts
 from programs import MEMORY_KINDS, SAMPLE, output_of, refused, script
+from python.test_rules import on_nodes, result_of
 
 CHARTS = "Bytes, throughput, memory and time"
 OF_VALID = [CHARTS, "Bytes moved", "Where the time went", "Memory", "Timelines", "Energy"]
@@ -186,6 +189,110 @@ def test_provenance_has_facts_of_all_and_of_each_rank():
         "== session 2, started today started today rank 0 hosts p rank 1 hosts q, cores 0-3 X=b"
     )
     assert (texts["deck.toml"], texts["deck-0002.toml"], len(texts)) == ("a", "b", 3)
+
+
+# Results of a size of the run rules.
+
+
+def head_of(*results):
+    """Texts of the boxes, and the table of offers, of results that are made up."""
+    runs = pandas.concat(results, ignore_index=True)
+    for file, letter in zip(runs.file.unique(), "ABC"):
+        file.path, file.letter = Path(f"{letter}.h5"), letter if len(results) > 1 else ""
+    tree = xml.fromstring(report.page(runs))
+    boxes = [text_of(box) for box in tree.iter("div") if "box" in box.get("class").split()]
+    tables = [some for some in tree.iter("table") if some.find("caption/span").text == "Offers"]
+    rows = [[text_of(cell) for cell in row] for some in tables for row in some.iter("tr")]
+    return boxes, {title: cells for title, *cells in rows}
+
+
+RATED = "small first.median_s=1.0 second.median_s=1.0"  # 1024 and 2048 tokens, then 4096 in 4 s
+
+
+def test_the_head_is_the_rating_and_whether_it_is_official():
+    (rating, result, _), offers = head_of(result_of(RATED))
+    assert rating == "rating of small: 1290.16 tokens/s official: yes"
+    assert result == "RESULT: VALID A.h5, 6 cases"
+    assert offers == {}
+    (rating, *_), _ = head_of(result_of(f"{RATED} seed=2 warmup=0"))
+    assert rating.endswith('official: no: case 0: seed is "2", small has "1"')
+    (rating, *_), _ = head_of(result_of("small status='error'"))
+    assert rating.startswith("rating of small: none official: no: ")
+    (result, _), _ = head_of(result_of("small layers=3"))
+    assert result.startswith("RESULT: VALID")
+
+
+def test_the_head_has_the_network_figure():
+    words = "8b ranks=256 replicas=8 recompute='block' first.schedule='fsdp:hierarchical=on'"
+    (rating, *_), _ = head_of(on_nodes(words, devices=4))
+    assert rating.endswith("official: yes network figure: 524288 tokens/s")
+
+
+def test_offers_of_one_size_stand_side_by_side():
+    slow, other, bad = (result_of(words) for words in ("small", "medium", f"{RATED} seed=2"))
+    (rating, *_), offers = head_of(slow, bad)
+    assert rating.startswith("rating of small of A: ")
+    assert offers["file"] == ["B.h5", "A.h5"]
+    assert offers["rank"] == ["1", "2"]
+    assert offers["rating, tokens/s"][0] == "1 290.16"
+    assert offers["official"] == ['no: case 0: seed is "2", small has "1"', "yes"]
+    assert offers["network figure, tokens/s"] == ["–", "–"]
+    assert head_of(slow, other)[1] == {}
+
+
+# Screenings.
+
+
+def screened(values, of="pairs of nodes", units="B/s", expected=None):
+    """Of three nodes, where rank 1 is an adapter that was found to be slow."""
+    quantity = dict(name="rate", units=units, of=of, values=values, expected=expected)
+    evidence = dict(text="rate, in: less", quantity="rate, in")
+    culprit = dict(kind="adapter", ranks=[1], text="adapter of node 1", evidence=[evidence])
+    about = dict(verdict="FOUND: 1 culprit in 2 rounds", rounds=2, nodes=[1, 1, 1], load=0)
+    return about | dict(part="rank", culprits=[culprit], quantities=[quantity])
+
+
+NO = None
+PAIRS = [[NO, 5e6, 1e7], [5e6, NO, 5e6], [1e7, 5e6, NO]]
+
+
+@pytest.mark.parametrize(
+    ("units", "expected", "limits"),
+    [("B/s", NO, (0, 80)), ("B/s", 2e7, (0, 160)), ("s", NO, (5e6, 1e7))],
+)
+def test_slow_pairs_are_slow_although_the_median_is(units, expected, limits):
+    content = screened(PAIRS, units=units, expected=expected)
+    quantity = screening.quantity_of(content["quantities"][0], content)
+    axes, bar = screening.draw(quantity).axes
+    (image,) = axes.images
+    assert image.get_clim() == limits
+    factor = 8e-6 if units == "B/s" else 1
+    assert numpy.allclose(image.get_array().filled(0)[0], [0, 5e6 * factor, 1e7 * factor])
+    assert bar.get_ylabel() == ("rate [Mbit/s]" if units == "B/s" else "rate [s]")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("from rank", "to rank")
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "1", "2"]
+    marked = {(mark.get_y() + 0.5, mark.get_x() + 0.5) for mark in axes.patches}
+    assert marked == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+STRANGE = [PAIRS, [[0] * 3] * 3, [[NO] * 3] * 3, [1e9, 0, NO], [0, 0, 0], [NO, NO, NO]]
+
+
+@pytest.mark.parametrize("values", STRANGE)
+@pytest.mark.parametrize("units", ["B/s", "s"])
+def test_a_screening_is_a_page_with_its_verdict(values, units):
+    Path("s.json").write_text(json.dumps(screened(values, units=units)))
+    tree, titles = page_of("s.json")
+    assert titles == {"Screening s"}
+    shown = text_of(tree)
+    assert "SCREENING: FOUND: 1 culprit in 2 rounds" in shown
+    assert "adapter of node 1: rate, in: less" in shown
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", json.dumps(screened([[1]] * 2)), "nan"])
+def test_what_is_no_screening_is_refused(text):
+    Path("s.json").write_text(text)
+    refused(script("report", "s.json"), "s.json is no output of minitaw screen", name="report")
 
 
 # Charts, which are not drawn here.
