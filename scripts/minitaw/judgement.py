@@ -6,7 +6,7 @@ import math
 import numpy
 
 from .numbers import percent, plural
-from .record import array, cases, judged, rows_of, samples
+from .record import array, cases, judged, rows_of, samples, took_time
 
 LEAST_SAMPLES = 3  # of a valid run
 WIDEST_SPREAD = 0.1  # of its quartiles, to the median
@@ -29,6 +29,8 @@ def verdict_of(run):
         return f"INVALID: {run.status}"
     if len(seconds) < LEAST_SAMPLES:
         return f"INVALID: {plural(len(seconds), 'timed step')}, {LEAST_SAMPLES} are needed"
+    if not took_time(seconds):
+        return "INVALID: not all steps took time"
     if not numpy.array_equal(array(run, "bytes/planned"), array(run, "bytes/counted")):
         return "INVALID: the bytes counted are not those planned"
     return judgement(seconds, run.warmup)

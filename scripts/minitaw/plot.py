@@ -9,7 +9,7 @@ import re
 import pandas
 from pandas.api.types import is_numeric_dtype
 
-from .charts import LABELS, add_note, chart, label_of, points_of
+from .charts import add_note, chart, label_of, points_of
 from .command import (
     PICTURES,
     BadInput,
@@ -137,17 +137,10 @@ def refuse_several(same, axis):
     names = [name for name in settings if same[name].nunique() > 1]
     first = same.iloc[0]
     choices = " ".join(f"--where {name}={cell_text(first[name])}" for name in names)
-    where = f"{first.line} has several cases" + (first.x and f" at {axis} = {cell_text(first.x)}")
+    place = "" if axis == "schedule" else f" at {axis} = {cell_text(first.x)}"
+    where = f"{first.line} has several cases{place}"
     differ = " and ".join(names) or "their file"
     raise BadInput(f"{where}, which differ in {differ}: choose by {choices or 'file'}")
-
-
-def relative(points, base):
-    """The values over those of one line at the same x, measured and predicted ones apart."""
-    bases = points[points.line == base][["x", "predicted", "value"]]
-    found = points.merge(bases, on=["x", "predicted"], suffixes=("", "_base"))
-    found = found[found.value_base > 0]
-    return found.assign(value=found.value / found.value_base, low=math.nan, high=math.nan)
 
 
 def left_out(reasons, table):
@@ -174,12 +167,9 @@ def points_and_note(table, options):
     for _, same in points.groupby(["line", "x", "predicted"]):
         if len(same) > 1:
             refuse_several(good.iloc[same.index], options.x)
-    if options.relative_to:
-        points = relative(points, options.relative_to)
     if points.empty:
         what = " and ".join([options.x, options.y, *options.where])
-        beside = f" beside one of {options.relative_to}" if options.relative_to else ""
-        raise BadInput(f"no valid case has {what}{beside}" + (note and f"; {note}"))
+        raise BadInput(f"no valid case has {what}" + (note and f"; {note}"))
     return points, note
 
 
@@ -242,7 +232,6 @@ def parse(words):
         default=[],
         help="only cases with this setting, as hidden=4K; may be repeated",
     )
-    add("--relative-to", metavar="SCHEDULE", help="divide by what this schedule has")
     add(
         "--width",
         metavar="INCHES",
@@ -267,8 +256,6 @@ def main(words=None):
     table = cases_of(options.files)
     points, note = points_and_note(table, options)
     units = UNITS | table.file[0].units
-    if options.relative_to:
-        options.y = f"{LABELS.get(options.y, options.y)} relative to {options.relative_to}"
     for output in options.output:
         if output.endswith(".csv"):
             write_file(output, numbers_text(points, units, options))

@@ -2,6 +2,7 @@
 """Result files as tables of pandas (docs/results.md): a row is one repetition of a case. Names,
 units and sentences come from the file."""
 
+import math
 import pathlib
 import string
 from dataclasses import dataclass, field
@@ -202,10 +203,17 @@ def labels(run, name):
     return run.file.labels(run.run, name)
 
 
+def took_time(seconds):
+    return bool(((0 < seconds) & (seconds < math.inf)).all())
+
+
 def samples(run):
     """Seconds of each timed step: the slowest rank's."""
     seconds = array(run, "seconds")
-    return seconds.max(axis=1) if seconds.size else numpy.zeros(0)
+    found = seconds.max(axis=1) if seconds.size else numpy.zeros(0)
+    if run.valid and not (found.size and took_time(found)):
+        raise BadInput(f"{run.file.path}: case {run.case} is valid, but not all steps took time")
+    return found
 
 
 def session_of(run):

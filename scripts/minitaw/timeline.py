@@ -14,7 +14,7 @@ from .command import PICTURES, BadInput, Parser, ending, write_file, write_stdou
 from .drawing import GRID, add_legend, new_figure, save, short
 from .events import PHASES, SHOWN, measured_timeline, predicted_timelines
 from .numbers import plural, time_unit
-from .record import cases, load, rows_of
+from .record import cases, load_all, rows_of
 
 MOST_ARROWS = 300
 MOST_SHAPES = 4000  # more are drawn as pixels
@@ -174,7 +174,7 @@ def trace(timelines):
 
 
 def chosen_cases(path, numbers):
-    table = cases(load(path)).set_index("case", drop=False)
+    table = cases(load_all([path])).set_index("case", drop=False)
     for number in numbers:
         if number not in table.index:
             raise BadInput(f"{path} has no case {number}, but {plural(len(table), 'case')}")

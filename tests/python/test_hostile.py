@@ -9,8 +9,19 @@ import h5py
 import numpy
 import pytest
 from minitaw import record, sealed
-from programs import REPOSITORY, SAMPLE, call, minitaw, refusal_of, refused, refuses, says
-from samples import resealed
+from programs import (
+    REPOSITORY,
+    SAMPLE,
+    call,
+    minitaw,
+    refusal_of,
+    refused,
+    refuses,
+    says,
+    script,
+    told,
+)
+from samples import made, resealed
 
 WHOLE = SAMPLE.read_bytes()
 IMAGE = WHOLE[sealed.SEAL_BYTES :]
@@ -120,6 +131,47 @@ def test_every_command_refuses_a_broken_file():
         name, words = line.split(" ", 1)
         refuses(name, f"{words}: f.h5 is damaged")
     assert not list(pathlib.Path().glob("out.*"))
+
+
+NONE, NAN = numpy.zeros((0, 3)), numpy.nan
+FIGURES = ("median_s", "q1_s", "q3_s", "spread", "tokens_per_s", "energy")
+STRANGE = {
+    "failed before a step": dict.fromkeys(FIGURES, NAN)
+    | dict(status="error", verdict="INVALID: error", seconds=NONE, samples=0),
+    "failed in no time": dict(
+        status="error", verdict="INVALID: error", seconds=numpy.zeros((4, 3))
+    ),
+    "valid without a step": dict(seconds=NONE, samples=0),
+    "valid in no time": dict(seconds=numpy.zeros((4, 3))),
+    "a step that is no number": dict(seconds=numpy.full((4, 3), NAN)),
+    "medians of zero": dict.fromkeys(FIGURES, 0),
+    "medians that are none": dict.fromkeys(FIGURES, NAN),
+    "one rank that sends nothing": dict(ranks=1, groups="1", group_count=1, bytes_inside=0)
+    | dict(bytes_between=0, exposed_share=0, overlap=NAN),
+    "no ranks": dict(ranks=0, micro_batch=0, micro_batches=0, seq=0),
+}
+READERS = """
+report f.h5 -o out.html
+plot f.h5 -o out.svg
+plot f.h5 --x schedule --where seq=128,0 -o out.svg
+compare f.h5 f.h5
+compare --ratings f.h5 f.h5
+compare --ratings f.h5 --json
+check-rules f.h5
+trend f.h5 f.h5
+timeline f.h5 --case 0 -o out.svg
+"""
+
+
+@pytest.mark.parametrize("line", READERS.strip().split("\n"))
+@pytest.mark.parametrize("what", [*STRANGE, "no run"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_strange_figures_give_an_answer_or_a_sentence(what, line):
+    runs = [STRANGE[what] | {"base": base} for base in (0, 4)] if what in STRANGE else []
+    made("f.h5", *runs)
+    done = script(*line.split())
+    assert done.returncode in (0, 1, 2, 3), told(done)
+    assert done.stderr.count("\n") == (done.returncode == 2), told(done)
 
 
 def test_control_characters_are_replaced():

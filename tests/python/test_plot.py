@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/plot: the points of a figure are the numbers of its files or predictions, ratios are
-those of the same x, and what is left out is said."""
+"""scripts/plot: the points of a figure are the numbers of its files or predictions, and what is
+left out is said."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,6 @@ def test_points_are_the_numbers_of_the_file(measured):
     measured("one.h5")
     lines = [(schedule, seq) for schedule, seq, _ in CASES]
     assert found("one.h5") == dict(zip(lines, (6, 3, 3, 0.75)))
-    assert found("one.h5 --relative-to fsdp") == dict(zip(lines, (2, 1, 4, 1)))
     only = "one.h5 --where schedule=fsdp,ddp --where seq=256 --y median_s"
     assert found(only) == {("fsdp", 256): 4}
 
@@ -86,7 +85,7 @@ def test_x_is_a_setting_an_option_of_schedules_or_the_rate_of_links(measured):
 REFUSED = """
 one.h5 more.h5 -o x.pdf: fsdp has several cases at seq = 128, which differ in steps: choose by --where steps=3
 one.h5 same.h5 -o x.pdf: differ in their file
-one.h5 -o x.pdf --relative-to ddp: seq and tokens_per_s_rank beside one of ddp
+one.h5 -o x.pdf --where schedule=ddp: seq and tokens_per_s_rank and schedule=ddp
 one.h5 -o x.pdf --x colour: no case has colour
 one.h5 -o x.pdf --y verdict: verdict
 one.h5 -o x.pdf --where hidden=4x7K: hidden=4K
@@ -126,12 +125,10 @@ def test_points_are_those_of_predictions_that_fit():
     assert Path("x.svg").read_bytes() == Path("y.svg").read_bytes()
 
 
-def test_measured_and_predicted_are_relative_to_their_own(measured):
-    """Predictions are hollow, with the colour of their schedule."""
+def test_predictions_are_hollow_with_the_colour_of_their_schedule(measured):
     predicted(CASE, CASE | {"settings": SETTINGS | {"seq": 128}})
     measured("two.h5")
-    options, points, _ = figure("two.h5 p.json --width 6 --relative-to tawpipe")
-    assert points.value.tolist() == [1, 0.5, 1, 0.25, 1, 1]
+    options, points, _ = figure("two.h5 p.json --width 6")
     (axes,) = plot.draw(points, "", {}, options).axes
     assert axes.get_title("left").endswith(", hollow: predicted")
     full, other, hollow = (line for line in axes.lines if line.get_marker() != "_")
