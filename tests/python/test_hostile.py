@@ -141,6 +141,7 @@ STRANGE = {
     "failed in no time": dict(
         status="error", verdict="INVALID: error", seconds=numpy.zeros((4, 3))
     ),
+    "not valid and in no time": dict(verdict="INVALID: late", seconds=numpy.zeros((4, 3))),
     "valid without a step": dict(seconds=NONE, samples=0),
     "valid in no time": dict(seconds=numpy.zeros((4, 3))),
     "a step that is no number": dict(seconds=numpy.full((4, 3), NAN)),
