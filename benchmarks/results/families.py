@@ -6,7 +6,7 @@ pipeline its stages and slices."""
 import itertools
 import math
 
-from pages import DECKS, MACHINES, predict
+from pages import DECKS, MACHINES, predict, rate_of
 from minitaw.command import BadInput
 
 K = 1024
@@ -154,7 +154,7 @@ def predicted(program, model, nodes, seq, gbits, settings):
 
 
 def settings_of(values):
-    """The choices of a case, or of a row, as settings."""
+    """The choices of a case as settings."""
     return [f"{name}={values[name]}" for name in CHOSEN]
 
 
@@ -174,12 +174,11 @@ def leaders(cases, family, gbits):
 def row_of(place, family, case):
     settings = case["settings"]
     names = ("schedule", "ranks", *CHOSEN[1:])
-    rate = case["tokens_per_s"] / int(settings["ranks"])
     return {
         **dict(zip(PLACE, map(str, place))),
         "family": family,
         **{name: settings[name] for name in names},
-        "tokens_per_s_gpu": f"{rate:.1f}",
+        "tokens_per_s_gpu": f"{rate_of(case):.1f}",
         "memory_gb": f"{case['memory_bytes'] / 1e9:.1f}",
     }
 
@@ -216,10 +215,3 @@ def rows_for(program, *place):
                 best = max(cases, key=lambda case: case["tokens_per_s"])
                 rows.append(row_of((*place, gbits), family, best))
     return rows
-
-
-def again(program, row):
-    """What is predicted now for the choices of a row."""
-    place = row["model"], int(row["nodes"]), int(row["seq"]), int(row["gbits"])
-    cases = predicted(program, *place, settings_of(row))
-    return row_of(place, row["family"], cases[0]) if cases else {}

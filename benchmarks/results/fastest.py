@@ -4,12 +4,10 @@
 (`long`).
 
     scripts/env benchmarks/results/fastest.py predict     # under ten minutes
-    scripts/env benchmarks/results/fastest.py check --every 197
     scripts/env benchmarks/results/fastest.py tables rivals
     scripts/env benchmarks/results/fastest.py picture rivals.png
 
-`predict` writes results/predicted/rivals.csv, `check` predicts some of its rows again, `tables`
-prints what pages show of it. `long` has no file: its tables are predicted as they are printed.
+`predict` writes results/predicted/rivals.csv, `tables` prints what pages show of it. `long` has no file: its tables are predicted as they are printed.
 """
 
 import concurrent.futures
@@ -22,7 +20,6 @@ import sequences
 from families import FAMILIES, GBITS, LENGTHS, MODELS, NODES, TOKENS
 from matplotlib.patches import Patch, Rectangle
 from pages import ROOT, add_program, end, parser_of, print_table, read_table, write_table
-from minitaw.command import BadInput
 from minitaw.drawing import SCHEDULES, new_figure, save
 from minitaw.numbers import count_text
 
@@ -131,15 +128,6 @@ def predict_all(options):
     write_table(RIVALS, rows)
 
 
-def check(options):
-    rows = read_table(RIVALS)[:: options.every]
-    for row in rows:
-        now = families.again(options.minitaw, row)
-        if now != row:
-            raise BadInput(f"{RIVALS}: {list(row.values())} is now {list(now.values())}")
-    print(f"{len(rows)} rows are predicted as they stand there")
-
-
 def tables(options):
     if options.name == "long":
         sequences.print_tables(options.minitaw)
@@ -152,7 +140,6 @@ def main():
     verbs = parser.add_subparsers(required=True)
     for verb, work in (
         ("predict", predict_all),
-        ("check", check),
         ("tables", tables),
         ("picture", picture),
     ):
@@ -162,8 +149,6 @@ def main():
             words.add_argument("picture")
             continue
         add_program(words)
-        if work == check:
-            words.add_argument("--every", type=int, default=1, metavar="ROWS")
         if work == tables:
             words.add_argument("name", choices=["rivals", "long"])
     options = parser.parse_args()

@@ -73,3 +73,8 @@ def predict(program, deck, machine, settings=(), changes=(), options=()):
     for case in cases:
         case["settings"] = {name: str(value) for name, value in case["settings"].items()}
     return cases
+
+
+def rate_of(case):
+    """Tokens/s of a GPU."""
+    return case["tokens_per_s"] / int(case["settings"]["ranks"])

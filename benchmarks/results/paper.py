@@ -23,6 +23,7 @@ from pages import (
     parser_of,
     predict,
     print_table,
+    rate_of,
     set_words,
 )
 from scipy.optimize import least_squares
@@ -162,11 +163,6 @@ def percent(value, base):
 
 def share_text(share, digits=0):
     return f"{100 * share:.{digits}f} %"
-
-
-def rate_of(case):
-    """Tokens/s of a GPU."""
-    return case["tokens_per_s"] / int(case["settings"]["ranks"])
 
 
 def memory_of(case):

@@ -4,7 +4,17 @@ steps that were measured here and rates that others published (docs/predict.md).
 
 from statistics import geometric_mean, quantiles
 
-from pages import DECKS, MACHINES, ROOT, cases_of, predict, print_table, read_table, set_words
+from pages import (
+    DECKS,
+    MACHINES,
+    ROOT,
+    cases_of,
+    predict,
+    print_table,
+    rate_of,
+    read_table,
+    set_words,
+)
 from minitaw.numbers import count_text
 
 GB = 1e9
@@ -28,11 +38,6 @@ PUBLISHED_8K = [
 MEASURED = ROOT / "results/2-core-epyc/2026-11-26-long/slices.csv"
 RATES = {"50mbit": "50 Mbit/s", "1gbit": "1 Gbit/s"}
 WIRES = {"50mbit": "48.8 Mbit/s", "1gbit": "976 Mbit/s"}  # what is left of a rate for data
-
-
-def rate_of(case):
-    """Tokens/s of a GPU."""
-    return case["tokens_per_s"] / int(case["settings"]["ranks"])
 
 
 def predict_8b(program, *settings):
