@@ -13,7 +13,7 @@ from .command import BadInput, from_json, read_bytes
 from .numbers import cell_text, listed, plural
 from .record import array, describe, labels, rows_of, samples, session_of, tokens_of, transfers
 from .sealed import guarded
-from .settings import BATCH, MODEL
+from .settings import MODEL
 
 CLOCKS = ["the monotonic clock", "the clock of the day", "the processor's counter"]
 APART, SLACK = 1e-3, 50e-6  # of two clocks: of their span, and seconds, as the program allows
@@ -26,8 +26,8 @@ SET = 1.0  # seconds by which the clock of the day may be set
 ROUNDING = 1e-6
 FIRST_LOSS = {"fp32": 1e-6, "bf16": 1e-3}  # by which schedules differ, relatively
 # What an identity says, and what it leaves out.
-SAID = [*MODEL, *BATCH, "schedule", "ranks", "groups", "replicas", "context", "seq", "dtype"]
-SAID += ["recompute", "steps", "warmup", "seed", "learning_rate"]
+SAID = """layers hidden heads kv_heads vocab ffn schedule ranks groups replicas context seq micro_batch
+micro_batches dtype recompute steps warmup seed learning_rate""".split()
 UNSAID = {"replicas": "1", "context": "1"}
 OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
 PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
@@ -235,13 +235,13 @@ def by_repetitions(runs):
 
 def by_losses(runs):
     """All schedules begin with the same loss, if their steps have the same tokens."""
-    first = {}
+    known = {}
     for run in runs:
-        tokens = [run[name] for name in (*MODEL, "seq", "dtype", "seed", "data")]
-        loss, other = array(run, "losses")[0], first.setdefault((*tokens, tokens_of(run)), run)
-        wanted = array(other, "losses")[0]
+        loss, names = array(run, "losses")[0], [*MODEL, "seq", "dtype", "seed", "data"]
+        alike = (*run[names], tokens_of(run))
+        first, wanted = known.setdefault(alike, (run.run, loss))
         if not abs(loss - wanted) <= FIRST_LOSS[run["dtype"]] * wanted:
-            yield f"run {run.run} begins with the loss {loss:.8g}, run {other.run} with {wanted:.8g}"
+            yield f"run {run.run} begins with the loss {loss:.8g}, run {first} with {wanted:.8g}"
 
 
 def by_order(runs, sessions):
@@ -278,12 +278,12 @@ def by_place(runs, session, number):
 def by_cases(runs, sessions):
     """Rows are of cases that were asked for, and all of these are there."""
     there = {run.identity for run in runs}
-    asked = dict.fromkeys(itertools.chain.from_iterable(one["cases"] for one in sessions))
+    asked = {identity for session in sessions for identity in session["cases"]}
     for run in runs:
         if run.identity not in sessions[run.session]["cases"]:
             yield f"run {run.run} ({describe(run)}) is of a case that its session did not ask for"
     is_finished = not runs[0].file.verdict.startswith("INVALID: unfinished")
-    missing = [identity for identity in asked if identity not in there]
+    missing = sorted(asked - there)
     if missing and is_finished:
         yield f"its sessions asked for {plural(len(missing), 'case')} that it lacks: {missing[0]}"
 
@@ -310,21 +310,21 @@ def model_flops(run):
 def by_machine(run, screening):
     fastest = samples(run).min()
     rate = model_flops(run) / fastest / run.ranks
-    product = MORE_THAN_MEASURED * screening.get("matrix product", numpy.inf)
-    for most, what in (
-        (run.peak * 1e12, "its peak"),
-        (product, "a matrix product on this machine"),
-    ):
+    product = screening.get("matrix product", numpy.inf)
+    limits = {
+        "its peak": run.peak * 1e12,
+        "a matrix product on this machine": MORE_THAN_MEASURED * product,
+    }
+    for what, most in limits.items():
         if rate > most:
             yield f"{rate:.4g} FLOP/s a rank are more than {what} allows, {most:.4g}"
     link = screening.get("rate between nodes")
     if link is None:
         return
     nodes, moved = nodes_of(run), transfers(run)
-    sides = pandas.DataFrame({name: nodes[moved[name].astype(int)] for name in ("from", "to")})
-    between = sides["from"] != sides["to"]
-    counted = moved.counted[between]
-    busiest = max((counted.groupby(sides[name][between]).sum().max() for name in sides), default=0)
+    sides = [nodes[moved[name].astype(int)] for name in ("from", "to")]
+    counted = moved.counted.where(numpy.not_equal(*sides), 0)
+    busiest = max(counted.groupby(side).sum().max() for side in sides)
     part = 1 if run.bytes_source == "counted" else BY_FORMULA
     least = part * busiest / (MORE_THAN_MEASURED * link * screening["adapters"])
     if fastest < least:
