@@ -44,7 +44,6 @@ MORE_FIGURES = {
     "rate_inside": ("GB/s inside", figure),
     "overlap": ("overlap", percent),
     "tflops_causal": ("TFLOP/s", figure),
-    "tflops_rank": ("TFLOP/s per rank", figure),
     "last_loss": ("last loss", lambda value: figure(value, 5)),
     "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if value else "0"),
 }
