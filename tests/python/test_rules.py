@@ -366,7 +366,7 @@ def test_the_network_figure_is_of_one_case():
     says = "524288 tokens/s (S = 1024, fsdp:hierarchical=on, 8 replicas)"
     assert f"network figure of 8b: {says}\n" in found.text()
     assert found.reasons == []
-    for name, value in dict(replicas=16, recompute="none", seq=4096, schedule="fsdp",
+    for name, value in dict(replicas=16, recompute="none", seq=4096, schedule="fsdp", micro_batch=2,
                             groups="256", status="error").items():  # fmt: skip
         other = result.copy()
         other.loc[other.case == 0, name] = value
