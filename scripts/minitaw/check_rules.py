@@ -194,8 +194,11 @@ def network_of(table, size):
     groups = [len([*ranks]) for _, ranks in itertools.groupby(evidence.nodes_of(first))]
     if len(groups) < 2:
         return None, []
+    # FSDP alone takes more ranks than blocks.
+    is_wide = all(schedule.startswith("fsdp") for schedule in size["schedule"])
+    most = first.ranks if is_wide else size["layers"]
     divisors = [some for some in range(1, len(groups) + 1) if len(groups) % some == 0]
-    fits = (some for some in divisors if first.ranks / some <= size["layers"])
+    fits = (some for some in divisors if first.ranks / some <= most)
     wanted = {
         "seq": size["seq"][0],
         "schedule": NETWORK_SCHEDULE,

@@ -373,6 +373,11 @@ def test_the_network_figure_is_of_one_case():
         assert subject.official(other).network is None
         assert any("the case of the network figure is not here" in one for one in broken(other))
     assert subject.official(result_of("8b")).network is None
+    # 405b has FSDP alone, of which one replica takes any number of ranks.
+    wide = on_nodes("405b ranks=256 recompute='block' schedule=['fsdp:hierarchical=on']", devices=8)
+    for replicas in (1, 2, 4):
+        known = subject.official(wide.assign(replicas=replicas)).network is not None
+        assert known == (replicas == 1)
 
 
 # Offers beside one another.

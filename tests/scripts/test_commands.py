@@ -28,9 +28,9 @@ def joined(text):
 # Of these pages a command asks for a device, many ranks or much time.
 LEFT_OUT = ("gpu", "long", "performance")
 PAGES = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md"))]
-# Not: builds, Slurm, containers, modules, other suites; test_cluster.py has clusters.
+# Not: builds, Slurm and its logs, containers, modules, other suites; test_cluster.py has clusters.
 EXECUTED = re.compile(
-    r"(?!.*build/cuda)(\./)?(minitaw|mpiexec|build/host/minitaw|scripts/(env scripts/)?"
+    r"(?!.*(build/cuda|--log))(\./)?(minitaw|mpiexec|build/host/minitaw|scripts/(env scripts/)?"
     r"(check-rules|compare|fit-machine|plot|report|timeline|trend)|tar x\w+|head|python3 -c) "
 )
 # 1 is a verdict, as on the sample, some of whose cases failed; 3: other programs take the cores.
@@ -39,7 +39,7 @@ LESS = [
     (r"(?<![\w/-])(\./|build/host/)?minitaw(?= )", str(MINITAW)),
     (r"\bscreen\b", "screen --rounds 2 --seconds 0.005"),
     (r"-n (P|\d+)\b", "-n 2"),
-    ("nodes=64 --set replicas=16", "nodes=1 --set dtype=bf16"),
+    ("nodes=64", "nodes=1 --set dtype=bf16"),
     ("fit-machine", "fit-machine --minitaw less/minitaw"),
     (r"(?<=[ =])DECK\b", "inputs/small/table.toml"),
     (r"\bseq=\S+", "seq=24,40"),
