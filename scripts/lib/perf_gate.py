@@ -78,7 +78,7 @@ def parse():
     add(
         "--rounds",
         type=int,
-        default=48,
+        default=144,
         help="at most so many pairs of runs of each deck (%(default)s)",
     )
     add(

@@ -67,7 +67,7 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             0,
             [(0, 1, 12), (1, 1, 12), (0, 13, 17), (0, 18, 24)],
             [1, 12, 1, 12, 17, 24],
-            ["computing, pair 24 of 48", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
+            ["computing, pair 24 of 144", "new / base 1.230 (1.1 to 1.3)", "--nightly adds"],
         ),
         (
             "",
@@ -75,7 +75,7 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             0,
             [(0, 1, 12), (1, 1, 12), (1, 13, 17), (1, 18, 24)],
             [1, 12, 1, 12, 17, 24],
-            ["communication, pair 24 of 48"],
+            ["communication, pair 24 of 144"],
         ),
         (
             "--rounds 14",
@@ -92,7 +92,7 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             0,
             [(0, 1, 12), (1, 1, 12)],
             [1, 12, 1, 12],
-            ["communication, pair 12 of 48"],
+            ["communication, pair 12 of 144"],
         ),
         # time that one leaves goes to the others
         (
@@ -110,7 +110,7 @@ OPEN, SAME = "AMBIGUOUS AMBIGUOUS", "SAME SAME"
             3,
             [(0, 1, 12), (1, 1, 12), (0, 13, 17), (0, 18, 24), (0, 25, 34), (1, 13, 15)],
             [1, 12, 1, 12, 17, 24, 34, 15],
-            ["communication, pair 15 of 48"],
+            ["communication, pair 15 of 144"],
         ),
         ("--nightly", [SAME], 0, [(i, 1, 12) for i in range(4)], [1, 12] * 4, ["a long sequence"]),
     ],
