@@ -286,10 +286,7 @@ std::string table_text(const Costs& plans, bool narrow) {
       .value = [](const P& p) { return std::max(0.0, p.idle.share()); },
       .format = as_percent});
   const TextTable<P> table(columns, plans, narrow);
-  std::string text = table.header();
-  for (const P& plan : plans)
-    text += table.row(plan);
-  return text;
+  return table.text(plans);
 }
 
 std::string text_of(const CaseCost& plan) {

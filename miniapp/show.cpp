@@ -18,11 +18,11 @@ std::string text_of(const record::Results& file) {
   for (const std::vector<std::string>& session : file.links)
     links.insert(record::links_text(session));
   const auto table = record::make_table(file.rows, isatty(STDOUT_FILENO) != 0);
-  std::string text =
-      fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
-  for (const record::Row& row : file.rows)
-    text += table.row(row);
-  return text + record::closing_text(file.rows, remarks(), file.asked);
+  return fmt::format("{}{}{}{}",
+      fmt::join(links, ""),
+      record::settings_text(file.rows),
+      table.text(file.rows),
+      record::closing_text(file.rows, remarks(), file.asked));
 }
 
 Json json_of(const record::Results& file) {

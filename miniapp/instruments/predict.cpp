@@ -50,19 +50,15 @@ Columns figures_of(const Machine& machine) {
         .wide = wide,
         .name = name};
   };
-  return {{.title = "step",
-              .units = "s",
-              .value = [](const P& p) { return p.prediction.seconds; },
-              .name = "step_s"},
-      {.title = "rate",
-          .units = "token/s",
-          .value = [](const P& p) { return p.prediction.tokens_per_s; },
-          .name = "tokens_per_s"},
+  TableColumn<P> mfu = mfu_column<P>();
+  mfu.wide = true;
+  return {step_column<P>(),
+      rate_column<P>(),
       {.title = "rate/rank",
           .units = "token/s",
           .value = [](const P& p) { return p.prediction.tokens_per_s / p.asked.ranks; },
           .wide = true},
-      share("MFU", "mfu", true, [](const P& p) { return p.prediction.mfu; }),
+      mfu,
       share("compute", "compute", true, [](const P& p) { return p.total.compute / p.whole; }),
       share("exposed", "", false, [](const P& p) { return p.total.exposed_total() / p.whole; }),
       share("idle", "idle", false, [](const P& p) { return p.total.idle / p.whole; }),
@@ -74,11 +70,7 @@ Columns figures_of(const Machine& machine) {
               },
           .format = as_percent,
           .name = "adapter_busy"},
-      {.title = "memory",
-          .units = "GiB",
-          .value = [](const P& p) -> std::int64_t { return p.prediction.memory; },
-          .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
-          .name = "memory_bytes"},
+      memory_column<P>(),
       {.title = "",
           .value =
               [machine](const P& p) {
@@ -213,11 +205,7 @@ std::string text_of(const Machine& machine, const std::vector<Predicted>& all, b
   columns.front().width = -1;
   std::ranges::transform(settings, std::back_inserter(columns), setting_column<Predicted>);
   std::ranges::move(figures_of(machine), std::back_inserter(columns));
-  const TextTable<Predicted> table(columns, all, isatty(STDOUT_FILENO) != 0);
-  std::string text = table.header();
-  for (const Predicted& p : all)
-    text += table.row(p);
-  return text;
+  return TextTable<Predicted>(columns, all, isatty(STDOUT_FILENO) != 0).text(all);
 }
 
 deck::Deck read(const PredictOptions& options, const Machine& machine) {

@@ -9,19 +9,11 @@
 
 namespace minitaw::app {
 namespace {
-using predict::Machine, predict::Part, predict::RatedCase, predict::Rating;
+using predict::Part, predict::RatedCase, predict::Rating;
 
 /// A case, and of which rating it is.
-struct RatedRow {
+struct RatedRow : RatedCase {
   std::string name;
-  RatedCase rated;
-  const Case& asked = rated.asked;
-
-  RatedRow(const Rating& rating, const RatedCase& of_length)
-      : name(rating.name),
-        rated(of_length) {}
-
-  RatedRow(const RatedRow& other) : name(other.name), rated(other.rated) {}
 };
 
 using RatedColumns = std::vector<TableColumn<RatedRow>>;
@@ -34,32 +26,17 @@ RatedColumns columns_of_cases() {
     if (name == std::string_view("schedule"))
       columns.back().width = -1;
   }
-  const RatedColumns figures = {
-      {.title = "step",
-          .units = "s",
-          .value = [](const RatedRow& r) { return r.rated.prediction.seconds; },
-          .name = "step_s"},
+  const RatedColumns figures = {step_column<RatedRow>(),
       {.title = "steps",
           .value = [](const RatedRow& r) -> std::int64_t {
-            return predict::steps_of(r.asked, r.rated.prediction.seconds);
+            return predict::steps_of(r.asked, r.prediction.seconds);
           },
           .name = "steps"},
-      {.title = "rate",
-          .units = "token/s",
-          .value = [](const RatedRow& r) { return r.rated.prediction.tokens_per_s; },
-          .name = "tokens_per_s"},
-      {.title = "MFU",
-          .units = "%",
-          .value = [](const RatedRow& r) { return r.rated.prediction.mfu; },
-          .format = as_percent,
-          .name = "mfu"},
-      {.title = "memory",
-          .units = "GiB",
-          .value = [](const RatedRow& r) -> std::int64_t { return r.rated.prediction.memory; },
-          .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
-          .name = "memory_bytes"},
+      rate_column<RatedRow>(),
+      mfu_column<RatedRow>(),
+      memory_column<RatedRow>(),
       {.title = "limited by",
-          .value = [](const RatedRow& r) { return r.rated.limit; },
+          .value = [](const RatedRow& r) { return predict::limit_of(r); },
           .width = -1,
           .name = "limit"}};
   columns.insert(columns.end(), figures.begin(), figures.end());
@@ -103,18 +80,8 @@ std::vector<RatedRow> rows_of(const std::vector<Rating>& ratings) {
   std::vector<RatedRow> rows;
   for (const Rating& rating : ratings)
     for (const RatedCase& rated : rating.cases)
-      rows.emplace_back(rating, rated);
+      rows.push_back({rated, rating.name});
   return rows;
-}
-
-template <class Entry>
-std::string table_text(
-    const std::vector<TableColumn<Entry>>& columns, const std::vector<Entry>& entries) {
-  const TextTable<Entry> table(columns, entries);
-  std::string text = table.header();
-  for (const Entry& entry : entries)
-    text += table.row(entry);
-  return text;
 }
 
 Json rating_json(const Rating& rating) {
@@ -130,9 +97,10 @@ Json rating_json(const Rating& rating) {
 }  // namespace
 
 void tell_ratings(const predict::Ratings& ratings, const std::string& heading) {
+  const std::vector<RatedRow> rows = rows_of(ratings.all);
   write_stdout(
-      heading + table_text(columns_of_cases(), rows_of(ratings.all)) +
-      table_text(columns_of_ratings(), ratings.all) +
+      heading + TextTable<RatedRow>(columns_of_cases(), rows).text(rows) +
+      TextTable<Rating>(columns_of_ratings(), ratings.all).text(ratings.all) +
       fmt::format("# demand: what a contract may ask for, {:.0f} % less than is predicted\n",
           100 * predict::margin));
 }

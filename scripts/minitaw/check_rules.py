@@ -14,7 +14,7 @@ import pandas
 from . import evidence
 from .archive import SUFFIXES, pack, unpack
 from .command import BadInput, Parser, ending, read_bytes, write_file, write_stdout
-from .judgement import cases_of, misjudged, recomputed
+from .judgement import cases_of, misjudged, rate_of, recomputed
 from .numbers import cell_text, plural, size_value
 from .record import load, rows_of, tokens_of
 from .settings import MODEL
@@ -55,7 +55,7 @@ class Official:
     @property
     def rate(self):
         """Tokens per second, the geometric mean over the lengths: each weighs the same."""
-        return statistics.geometric_mean(tokens_of(case) / case.step for case in self.bests)
+        return statistics.geometric_mean(map(rate_of, self.bests))
 
     @property
     def reason(self):
@@ -73,7 +73,7 @@ class Official:
         if (case := self.network) is not None:
             replicas = plural(case.replicas, "replica")
             yield (
-                f"network figure of {self.size}: {tokens_of(case) / case.step:.6g} tokens/s "
+                f"network figure of {self.size}: {rate_of(case):.6g} tokens/s "
                 f"(S = {case.seq}, {case.schedule}, {replicas})"
             )
         if self.reasons:

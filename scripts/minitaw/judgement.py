@@ -6,7 +6,7 @@ import math
 import numpy
 
 from .numbers import percent, plural
-from .record import array, cases, judged, rows_of, samples, took_time
+from .record import array, cases, judged, rows_of, samples, tokens_of, took_time
 
 LEAST_SAMPLES = 3  # of a valid run
 WIDEST_SPREAD = 0.1  # of its quartiles, to the median
@@ -59,6 +59,11 @@ def cases_of(runs):
     step = numpy.array(list(map(median, seconds)))
     timed = step * list(map(len, seconds))
     return judged(found.assign(step=step, timed=timed, verdict=verdicts))
+
+
+def rate_of(case):
+    """Tokens per second, by what all samples say."""
+    return tokens_of(case) / case.step
 
 
 def misjudged(said, found):

@@ -8,6 +8,7 @@ import pandas
 
 from .check_rules import official
 from .command import write_stdout
+from .judgement import rate_of
 from .numbers import exists, figure
 from .record import load, tokens_of
 
@@ -20,10 +21,6 @@ COLUMNS = {
     "energy": "energy, J/token",
     "official": "official",
 }
-
-
-def rate_of(case):
-    return tokens_of(case) / case.step
 
 
 def energy_of(cases):

@@ -89,6 +89,14 @@ public:
     return line(" ", [&](const TableColumn<Entry>& column) { return column.text(entry); });
   }
 
+  /// The header, and a row of each entry.
+  std::string text(const std::vector<Entry>& entries) const {
+    std::string all = header();
+    for (const Entry& entry : entries)
+      all += row(entry);
+    return all;
+  }
+
 private:
   std::string line(std::string text, const auto& cell_of) const {
     for (const TableColumn<Entry>& column : columns_)

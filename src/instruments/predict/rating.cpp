@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <future>
-#include <numeric>
 #include "base/error.hpp"
 
 namespace minitaw::predict {
@@ -42,47 +41,30 @@ std::string name_of(Part part) {
   return {};
 }
 
-/// A case as it is on a machine.
-struct Timed {
-  Case asked;
-  double seconds = never;
-  std::optional<Prediction> prediction{};
-};
-
-/// The fastest of some cases. What does not fit, or cannot be faster by its floor, is not
+/// The fastest of some cases; nothing if none fits. What cannot be faster by its floor is not
 /// predicted.
-Timed fastest_of(const std::vector<Case>& cases, const Machine& machine) {
-  Timed best;
+std::optional<RatedCase> fastest_of(const std::vector<Case>& cases, const Machine& machine) {
+  std::optional<RatedCase> best;
   Planner planner;
   for (const Case& c : cases) {
     const Plan plan = planner.plan(c);
     const Floor floor = floor_of(plan, machine);
-    if (!machine.has_room(floor.memory) || floor.seconds() >= best.seconds)
+    const double seconds = best ? best->prediction.seconds : never;
+    if (!machine.has_room(floor.memory) || floor.seconds() >= seconds)
       continue;
-    if (Prediction p = predict(plan, machine); p.seconds < best.seconds) {
+    if (Prediction p = predict(plan, machine); p.seconds < seconds) {
       p.spans = {};
-      best = {c, p.seconds, std::move(p)};
+      best = {c, std::move(p)};
     }
   }
   return best;
 }
 
-/// What takes most of a step: a part of which half makes the step twice as long takes all of it,
-/// and what no part takes is computing.
-std::string limit_of(const RatedCase& rated, const Machine& machine) {
-  std::string name = "computing";
-  double rest = 1, most = 0;
-  for (const Part part : parts_of(machine)) {
-    const Timed slower = fastest_of({rated.asked}, halved(machine, part));
-    const double share = slower.seconds / rated.prediction.seconds - 1;
-    rest -= share;
-    if (share > most) {
-      most = share;
-      name = name_of(part);
-    }
-  }
-  return rest > most ? fmt::format("computing {:.0f} %", 100 * rest)
-                     : fmt::format("{} {:.0f} %", name, 100 * most);
+/// The same case with half of each part, which takes as much memory.
+void add_halved(RatedCase& rated, const Machine& machine) {
+  for (const Part part : parts_of(machine))
+    rated.halved[part] =
+        fastest_of({rated.asked}, halved(machine, part)).value().prediction.seconds;
 }
 
 double hours_of(const Case& c, double step) {
@@ -97,26 +79,21 @@ struct RatedLength {
   bool in_time = true;
 };
 
-RatedCase rated(Timed timed, const Machine& machine) {
-  RatedCase found{timed.asked, *std::move(timed.prediction)};
-  found.limit = limit_of(found, machine);
-  return found;
-}
-
 RatedLength rate_deck(const std::vector<Case>& cases, const Machine& machine) {
   RatedLength found;
-  Timed best;
+  std::optional<RatedCase> best;
   for (const Case& c : cases)
-    if (Timed timed = fastest_of({c}, machine); timed.prediction) {
-      found.hours += hours_of(c, timed.seconds);
-      if (timed.seconds < best.seconds)
-        best = std::move(timed);
+    if (std::optional<RatedCase> rated = fastest_of({c}, machine)) {
+      found.hours += hours_of(c, rated->prediction.seconds);
+      if (!best || rated->prediction.seconds < best->prediction.seconds)
+        best = std::move(rated);
     }
-  if (!best.prediction)
+  if (!best)
     throw InputError("--rating: no case of {} tokens fits", cases.front().shape.seq);
-  found.whole = rated(std::move(best), machine);
+  found.whole = *std::move(best);
+  add_halved(found.whole, machine);
   for (const Part part : parts_of(machine))
-    found.seconds[part] = fastest_of(cases, halved(machine, part)).seconds;
+    found.seconds[part] = fastest_of(cases, halved(machine, part)).value().prediction.seconds;
   return found;
 }
 
@@ -136,23 +113,26 @@ RatedLength rate_best(RatedLength found,
     const Machine& machine,
     Clock::time_point half_time,
     Clock::time_point deadline) {
+  const Case base = found.whole.asked;
   SearchOptions options{.shares_sequences = false};
   const auto faster = [&](const Machine& than_on, double seconds, Clock::time_point end) {
     options.faster_than = seconds;
     options.deadline = end;
-    return search(found.whole.asked, than_on, options);
+    return search(base, than_on, options);
   };
   const auto complete = [&](const std::vector<Found>& all) {
     found.in_time = found.in_time && std::ranges::all_of(all, &Found::in_time);
   };
   const std::vector<Found> tuned = faster(machine, found.whole.prediction.seconds, half_time);
   complete(tuned);
-  if (const Found& first = tuned.front(); first.prediction)
-    found.whole = rated({first.asked, first.prediction->seconds, first.prediction}, machine);
+  if (const Found& first = tuned.front(); first.prediction) {
+    found.whole = {first.asked, *first.prediction};
+    add_halved(found.whole, machine);
+  }
   found.hours = hours_of(found.whole.asked, found.whole.prediction.seconds);
   for (auto& [part, seconds] : found.seconds) {
     const Machine less = halved(machine, part);
-    seconds = std::min(seconds, fastest_of({found.whole.asked}, less).seconds);
+    seconds = std::min(seconds, found.whole.halved.at(part));
     options.families = contenders(tuned, seconds);
     if (options.families.empty())
       continue;
@@ -196,6 +176,21 @@ std::map<std::int64_t, std::vector<Case>> by_length(const std::vector<Case>& cas
   return all;
 }
 }  // namespace
+
+std::string limit_of(const RatedCase& rated) {
+  std::string name = "computing";
+  double rest = 1, most = 0;
+  for (const auto& [part, seconds] : rated.halved) {
+    const double share = seconds / rated.prediction.seconds - 1;
+    rest -= share;
+    if (share > most) {
+      most = share;
+      name = name_of(part);
+    }
+  }
+  return rest > most ? fmt::format("computing {:.0f} %", 100 * rest)
+                     : fmt::format("{} {:.0f} %", name, 100 * most);
+}
 
 int steps_of(const Case& c, double step) {
   return std::max(c.steps, static_cast<int>(std::ceil(reserve * least_timed / (step * c.repeats))));

@@ -16,8 +16,8 @@ inline constexpr double margin = 0.05;
 /// A case of a rating.
 struct RatedCase {
   Case asked;
-  Prediction prediction;  ///< without spans
-  std::string limit{};    ///< what takes most of the step: "network 81 %"
+  Prediction prediction;            ///< without spans
+  std::map<Part, double> halved{};  ///< seconds of the same step with half of a part
 };
 
 struct Rating {
@@ -38,6 +38,9 @@ struct Ratings {
 /// nodes. Throws InputError if no case of a length fits.
 Ratings rate(
     const std::vector<Case>& cases, int network_replicas, const Machine& machine, double seconds);
+/// What takes most of a step, "network 81 %": a part of which half makes the step twice as long
+/// takes all of it, and what no part takes is computing.
+std::string limit_of(const RatedCase& rated);
 /// Timed steps of a repetition, with which a case is timed for ten seconds and a reserve.
 int steps_of(const Case& c, double step);
 /// The case of the network figure: every micro-batch fetches all weights from the other nodes.

@@ -254,7 +254,6 @@ private:
     if (worth.fits) {
       worth.cost = floor.seconds();
       if (worth.cost < limit()) {
-        ++found_.predicted;
         Prediction prediction = predict(plan, machine_);
         worth.cost = prediction.seconds;
         keep(c, std::move(prediction));

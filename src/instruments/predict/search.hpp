@@ -31,8 +31,7 @@ struct Found {
   std::string family;
   Case asked{};
   std::optional<Prediction> prediction{};  ///< without spans
-  std::string why{};  ///< it has none: "cannot be run", "does not fit", "slower" or "not tried"
-  int predicted = 0;
+  std::string why{};    ///< it has none: "cannot be run", "does not fit", "slower" or "not tried"
   int tried = 0;        ///< cases that were planned
   bool in_time = true;  ///< all that it wanted to try was tried
 };
