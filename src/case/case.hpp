@@ -19,8 +19,9 @@ struct Case {
   int repeats = 1;        ///< repetitions: how often the case is set up and timed
   int warmup = 0;         ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
-  double clip_norm = 0;  ///< of the whole gradient; 0: not clipped
-  std::string data;      ///< path of a file whose bytes are the tokens, or "synthetic"
+  double clip_norm = 0;    ///< of the whole gradient; 0: not clipped
+  std::string data;        ///< path of a file whose bytes are the tokens, or "synthetic"
+  std::string data_sum{};  ///< its Checksum; empty: synthetic, or only planned
   std::uint64_t seed = 1;
   std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
   std::string transport = "auto";  ///< "auto" or the name of one

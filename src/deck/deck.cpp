@@ -90,15 +90,20 @@ void complete_micro_batches(Case& c, const CaseDraft& draft) {
   c.micro_batches = count;
 }
 
-int heads_of(const CaseDraft& draft) {
-  const model::Shape& shape = draft.shape;
-  if (shape.heads == 0 && draft.head_dim == 0)
+/// Heads and their width: what is not given follows from hidden and the other.
+void complete_heads(model::Shape& shape) {
+  std::int64_t& width = shape.given_head_dim;
+  if (shape.heads == 0 && width == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
-  if (shape.heads > 0)
-    return shape.heads;
-  if (shape.hidden % draft.head_dim != 0)
-    throw InputError("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden);
-  return shape.hidden / draft.head_dim;
+  if (shape.heads == 0 && shape.hidden % width != 0)
+    throw InputError(
+        "head_dim: {} does not divide hidden = {}; give heads too", width, shape.hidden);
+  if (shape.heads == 0)
+    shape.heads = static_cast<int>(shape.hidden / width);
+  if (shape.heads * width == shape.hidden)
+    width = 0;  // a case has one form
+  if (shape.kv_heads == 0)
+    shape.kv_heads = shape.heads;
 }
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
@@ -114,9 +119,7 @@ Case complete(const CaseDraft& draft, const Job& job) {
         c.ranks);
   complete_micro_batch(c, draft.tokens);
   complete_micro_batches(c, draft);
-  c.shape.heads = heads_of(draft);
-  if (c.shape.kv_heads == 0)
-    c.shape.kv_heads = c.shape.heads;
+  complete_heads(c.shape);
   if (c.shape.ffn == 0)
     c.shape.ffn = ((8 * c.shape.hidden + 2) / 3 + 255) / 256 * 256;
   if (!c.shape.shares_sequences())
@@ -245,6 +248,8 @@ void expand(const GivenKeys& given, const std::string& folder, const Job& job, D
   draft.folder = folder;
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
+  if (!job.planning)
+    draft.data_sum = model::data_sum(draft.data);
   std::set<std::string> seen;
   std::string first_reason;
   std::map<std::string, int> failed;  // combinations, by reason

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <utility>
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 
 namespace minitaw::model {
@@ -31,6 +32,40 @@ void initialise(
   }
 }
 
+namespace {
+std::uint64_t bytes_of(const std::string& data) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(data, error);
+  if (error)
+    throw InputError("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
+        printable(data));
+  return bytes;
+}
+
+std::ifstream open(const std::string& data) {
+  std::ifstream file(data, std::ios::binary);
+  if (!file)
+    throw InputError("data: {} cannot be read: no permission", printable(data));
+  return file;
+}
+}  // namespace
+
+std::string data_sum(const std::string& data) {
+  if (data == "synthetic")
+    return {};
+  std::uint64_t left = bytes_of(data);
+  std::ifstream file = open(data);
+  Checksum sum;
+  std::string block(1 << 20, ' ');
+  for (; left > 0; left -= file.gcount()) {
+    file.read(block.data(), static_cast<std::streamsize>(std::min(left, block.size())));
+    if (file.gcount() == 0)
+      throw InputError("data: {} cannot be read to its end", printable(data));
+    sum.add(std::string_view(block).substr(0, file.gcount()));
+  }
+  return sum.text();
+}
+
 void check_data(const Shape& shape, const std::string& data, bool exists) {
   if (data == "synthetic")
     return;
@@ -39,11 +74,7 @@ void check_data(const Shape& shape, const std::string& data, bool exists) {
         "vocab: {} is too small for the bytes of a file; use at least 256", shape.vocab);
   if (!exists)
     return;
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(data, error);
-  if (error)
-    throw InputError("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
-        printable(data));
+  const std::uint64_t bytes = bytes_of(data);
   if (std::cmp_less_equal(bytes, shape.seq))
     throw InputError("data: {} has {}; a sequence of {} needs at least {}",
         printable(data),
@@ -60,10 +91,8 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
     return;
   check_data(shape, data);
   path_ = data;
-  file_bytes_ = std::filesystem::file_size(path_);
-  file_.open(path_, std::ios::binary);
-  if (!file_)
-    throw InputError("data: {} cannot be read: no permission", printable(path_));
+  file_bytes_ = bytes_of(path_);
+  file_ = open(path_);
 }
 
 void TokenSource::fill(std::span<std::int32_t> tokens,

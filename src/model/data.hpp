@@ -20,6 +20,9 @@ void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, 
 /// token after it; unless it `exists` already, its length does not matter.
 void check_data(const Shape& shape, const std::string& data, bool exists = true);
 
+/// The Checksum of a file of tokens; empty for "synthetic". Throws InputError if it cannot be read.
+std::string data_sum(const std::string& data);
+
 /// Source of the tokens of a step: the bytes of a file (V >= 256), or "synthetic". A sequence
 /// depends only on (seed, step, its number in the step), however micro-batches and ranks divide it.
 /// File: each begins at a random byte. Synthetic: each token is the one before plus 1 to 4, modulo

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <random>
 #include <set>
+#include "base/checksum.hpp"
 #include "base/philox.hpp"
 #include "fixtures.hpp"
 #include "model/data.hpp"
@@ -103,6 +104,20 @@ TEST_F(TokenFile, UnusableOnesAreRefusedAndTheSmallestHasOnePlace) {
     EXPECT_THROW(TokenSource(shape, data, 1), InputError) << data;
   TokenSource source(shape, write("tokens", "abcd"), 1);
   EXPECT_EQ(batch_of(source, shape, 0, 0), (Batch{{'a', 'b', 'c'}, {'b', 'c', 'd'}}));
+}
+
+/// The published sums of FNV-1a; a file longer than a block, whatever its parts.
+TEST_F(TokenFile, IsKnownByItsSum) {
+  EXPECT_EQ(data_sum("synthetic"), "");
+  EXPECT_EQ(data_sum(write("empty", "")), "cbf29ce484222325");
+  EXPECT_EQ(data_sum(write("letter", "a")), "af63dc4c8601ec8c");
+  EXPECT_EQ(data_sum(write("word", "foobar")), "85944171f73967e8");
+  std::string text(2'500'000, '\xe4');
+  const std::string sum = data_sum(write("long", text));
+  EXPECT_EQ(sum, Checksum().add("\xe4").add(text.substr(1)).text());
+  text.back() = 'a';
+  EXPECT_NE(sum, data_sum(write("long", text)));
+  EXPECT_THROW(data_sum(folder_.string()), InputError);
 }
 
 /// Order and starts of tokens.

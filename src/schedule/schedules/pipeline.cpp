@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <utility>
+#include "base/checksum.hpp"
 #include "base/error.hpp"
 #include "schedule/orders.hpp"
 
@@ -237,20 +238,11 @@ std::string file_text(const Request& request) {
   throw InputError("schedule: {} cannot be read: no such file, or no permission", names);
 }
 
-/// FNV-1a.
-std::string sum_of(const std::string& text) {
-  std::uint32_t sum = 0x811c9dc5;
-  for (const char letter : text)
-    sum = (sum ^ static_cast<unsigned char>(letter)) * 0x01000193;
-  return fmt::format("{:08x}", sum);
-}
-
 Orders orders_of(const Request& request) {
   const std::string text = file_text(request), name = request.spec.value("file"),
-                    sum = request.spec.value("sum");
-  if (!sum.empty() && sum != sum_of(text))
-    throw InputError(
-        "schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum);
+                    sum = request.spec.value("sum"), found = Checksum().add(text).text();
+  if (!sum.empty() && sum != found)
+    throw InputError("schedule: {} has the sum {}, not {}: it has changed", name, found, sum);
   return read_torch_csv(text, name);
 }
 
@@ -342,7 +334,7 @@ Entry from_csv() {
   result.needs_file = true;
   result.check = check_orders;
   result.settle = [](Request& request, int) {
-    request.spec.options["sum"] = sum_of(file_text(request));
+    request.spec.options["sum"] = Checksum().add(file_text(request)).text();
   };
   return result;
 }
