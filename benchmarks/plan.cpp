@@ -87,7 +87,7 @@ void change(Shape& shape, const Options& options) {
 
 auto key(const Shape& s) {
   return std::make_tuple(
-      s.dtype, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocab, s.seq, s.micro_batch);
+      s.dtype, s.hidden, s.heads, s.head_dim(), s.kv_heads, s.ffn, s.vocab, s.seq, s.micro_batch);
 }
 }  // namespace
 

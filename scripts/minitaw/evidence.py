@@ -26,8 +26,8 @@ SET = 1.0  # seconds by which the clock of the day may be set
 ROUNDING = 1e-6
 FIRST_LOSS = {"fp32": 1e-6, "bf16": 1e-3}  # by which schedules differ, relatively
 # What an identity says, and what it leaves out.
-SAID = """layers hidden heads kv_heads vocab ffn schedule ranks groups replicas context seq micro_batch
-micro_batches dtype recompute steps warmup seed learning_rate""".split()
+SAID = """layers hidden heads head_dim kv_heads vocab ffn schedule ranks groups replicas context seq
+micro_batch micro_batches dtype recompute steps warmup seed learning_rate""".split()
 UNSAID = {"replicas": "1", "context": "1"}
 OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
 PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
@@ -58,8 +58,8 @@ def repeated(values):
 
 def block_of(run):
     """Weights of the matrices of a block."""
-    keys = run.kv_heads * run.hidden // run.heads
-    return run.hidden * (2 * run.hidden + 2 * keys + 3 * run.ffn)
+    heads = 2 * run.heads + 2 * run.kv_heads
+    return run.hidden * (heads * run.head_dim + 3 * run.ffn)
 
 
 def parameters_of(run):
@@ -141,7 +141,8 @@ def by_steps(run):
 
 def by_identity(run):
     """What the session asked for, and what the columns say."""
-    asked = UNSAID | dict(re.findall(r"(\w+)=(\S*)", run.identity))
+    unsaid = UNSAID | {"head_dim": str(run.hidden // run.heads)}
+    asked = unsaid | dict(re.findall(r"(\w+)=(\S*)", run.identity))
     for name in SAID:
         found = cell_text(run[name])
         if asked.get(name) != found:
@@ -304,7 +305,7 @@ def screening_of(path):
 def model_flops(run):
     """Of a step: causal attention, nothing twice."""
     weights = run.vocab * run.hidden + run.layers * block_of(run)
-    return tokens_of(run) * (6 * weights + 6.0 * run.layers * run.seq * run.hidden)
+    return tokens_of(run) * (6 * weights + 6.0 * run.layers * run.seq * run.heads * run.head_dim)
 
 
 def by_machine(run, screening):

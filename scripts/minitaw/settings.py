@@ -4,7 +4,8 @@ Each setting of a file is in one of the lists below."""
 
 from .numbers import count_text, plural
 
-MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
+# rates of others do not compare
+MODEL = ["layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "ffn"]
 WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
 BATCH = ["micro_batches", "micro_batch"]
 # How the same is computed: cases that differ in these can be compared if the user allows it.
@@ -27,6 +28,7 @@ TOLD = {
     "micro_batch": "B =",
     "vocab": "vocabulary",
     "heads": "head",
+    "head_dim": "head width",
     "kv_heads": "key/value head",
     "ffn": "feed-forward width",
     "data": "tokens",

@@ -84,6 +84,11 @@ void store_context(CaseDraft& draft, const std::string& value) {
 
 std::string clip_norm_text(const Case& c) {
   return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off";
+/// Empty where it follows from hidden and heads.
+std::string head_dim_text(const Case& c) {
+  return c.shape.given_head_dim > 0 ? fmt::format("{}", c.shape.given_head_dim) : "";
+}
+
 }
 
 /// A key of a deck, `initial` if it is not given. `setting` has what only some keys have.
@@ -165,14 +170,17 @@ std::vector<Setting> model_settings() {
           size(&S::heads, 1, M),
           "",
           "8",
-          "Query heads; must divide hidden, and hidden / heads must be even.",
+          "Query heads.",
           {.fallback = "hidden / head_dim"}),
       key("head_dim",
-          size(&D::head_dim, 1, M),
+          size(&S::given_head_dim, 1, M),
           "",
           "128",
-          "Width of a head, instead of heads: stays the same while hidden is swept.",
-          {.fallback = "hidden / heads", .in_place_of = "heads"}),
+          "d, width of a head, even; heads times d may differ from hidden.",
+          {.value = [](const Case& c) { return c.shape.head_dim(); },
+              .fallback = "hidden / heads",
+              .identity = Identity::unless_initial,
+              .text = head_dim_text}),
       key("kv_heads",
           size(&S::kv_heads, 1, M),
           "",

@@ -11,7 +11,7 @@ namespace minitaw::deck {
 struct CaseDraft : Case {
   std::string groups_text;                     ///< "2", "1+2+3" or "1+2+*"
   std::string grad_dtype, context_grad_dtype;  ///< "auto" or "fp32"
-  std::int64_t head_dim = 0, tokens = 0, micro_batches_per_rank = 0;
+  std::int64_t tokens = 0, micro_batches_per_rank = 0;
   int group_size = 0;
 
   CaseDraft() { ranks = micro_batches = 0; }

@@ -54,7 +54,8 @@ double growth_at_norms(const Case& c) {
 /// u: rounding of a value in the case's type, and of the longest sum in fp32.
 double rounding(const Case& c) {
   const model::Shape& s = c.shape;
-  const std::int64_t longest = std::max({s.hidden, s.ffn, s.vocab, s.seq * s.micro_batch});
+  const std::int64_t longest =
+      std::max({s.hidden, s.attention_width(), s.ffn, s.vocab, s.seq * s.micro_batch});
   return (s.dtype == model::Dtype::bf16 ? bf16_rounding : 0) +
          fp32_rounding * std::sqrt(static_cast<double>(longest + c.micro_batches));
 }
@@ -69,8 +70,9 @@ double independent_noise(const Case& c) {
 /// that amplifies differences. `gradient`: limit of the gradient without both (G).
 double growth_by_training(const Case& c, double gradient) {
   // x: what a step changes of the smallest weights, as a share of them
-  const double change = std::min(most_change,
-      c.learning_rate * std::sqrt(2 * c.shape.layers * static_cast<double>(c.shape.hidden)));
+  const std::int64_t width = std::max(c.shape.hidden, c.shape.attention_width());
+  const double change =
+      std::min(most_change, c.learning_rate * std::sqrt(2.0 * c.shape.layers * width));
   const double lost = std::min(most_lost, 2 * change * (c.steps - 1)) / std::sqrt(gradient);
   return (1 + lost) * std::exp(amplification * change * std::sqrt(growth_at_norms(c)));
 }

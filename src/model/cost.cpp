@@ -14,7 +14,7 @@ struct Sizes {
   explicit Sizes(const Shape& shape)
       : tokens(shape.tokens()),
         hidden(shape.hidden),
-        width(shape.heads * shape.head_dim()),
+        width(shape.attention_width()),
         rotated(width + shape.kv_heads * shape.head_dim()),
         vocab(shape.vocab),
         keys(2 * shape.span.begin + shape.span_seq()),

@@ -51,16 +51,19 @@ void check_sizes(const Shape& shape) {
 }
 
 void check_heads(const Shape& shape) {
-  if (shape.hidden % shape.heads != 0)
-    throw InputError("heads = {} does not divide hidden = {}", shape.heads, shape.hidden);
+  if (shape.given_head_dim == 0 && shape.hidden % shape.heads != 0)
+    throw InputError("heads = {} does not divide hidden = {}; give head_dim too, or a divisor",
+        shape.heads,
+        shape.hidden);
   if (shape.heads % shape.kv_heads != 0)
     throw InputError("kv_heads = {} does not divide heads = {}", shape.kv_heads, shape.heads);
   if (shape.head_dim() % 2 != 0)
-    throw InputError("hidden / heads = {} / {} = {}: the head dimension must be even, because "
-                     "rotary embedding turns pairs",
+    throw InputError(
+        "head_dim = {}, of hidden = {} and heads = {}: it must be even, because rotary "
+        "embedding turns pairs",
+        shape.head_dim(),
         shape.hidden,
-        shape.heads,
-        shape.head_dim());
+        shape.heads);
 }
 
 /// Refuses a shape whose buffers a 64-bit size cannot count, so that no later code needs to check.
@@ -68,7 +71,8 @@ void check_products(const Shape& shape) {
   // in floating point, where nothing overflows
   const double layers = shape.layers, hidden = shape.hidden, vocab = shape.vocab, ffn = shape.ffn,
                tokens = 1.0 * shape.seq * shape.micro_batch,
-               qkv = (shape.heads + 2.0 * shape.kv_heads) * shape.head_dim();
+               width = 1.0 * shape.heads * shape.head_dim(),
+               qkv = width + 2.0 * shape.kv_heads * shape.head_dim();
   const auto require = [](double size, std::int64_t limit, const std::string& what) {
     if (size > limit)
       throw InputError("{} is larger than {}; make one of them smaller", what, limit);
@@ -91,7 +95,7 @@ void check_products(const Shape& shape) {
           shape.hidden,
           shape.ffn,
           shape.layers));
-  require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64,
+  require((layers * hidden * (width + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64,
       INT64_MAX,
       fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}",
           shape.layers,
@@ -129,7 +133,7 @@ Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   for (int layer = first_layer; layer < first_layer + layers; ++layer) {
     append(shard, layer, Role::norm1, hidden, 1);
     append(shard, layer, Role::wqkv, shape.qkv(), hidden);
-    append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
+    append(shard, layer, Role::wo, hidden, shape.attention_width());
     append(shard, layer, Role::norm2, hidden, 1);
     append(shard, layer, Role::w13, 2 * ffn, hidden);
     append(shard, layer, Role::w2, hidden, ffn);
@@ -196,7 +200,7 @@ std::int64_t granule_of(const Shape& shape) {
 double prefix_with(const Shape& shape, double share) {
   const double tokens = shape.seq;
   const double of_token = block_matmul_parameters(shape);
-  const double of_pair = shape.heads * shape.head_dim();
+  const double of_pair = shape.attention_width();
   const double all = share * (of_token * tokens + of_pair * tokens * tokens);
   return 2 * all / (of_token + std::sqrt(of_token * of_token + 4 * of_pair * all));
 }
@@ -223,14 +227,13 @@ Shape largest_slice(const Shape& shape) {
 }
 
 std::int64_t block_matmul_parameters(const Shape& shape) {
-  return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn);
+  return shape.hidden * (shape.qkv() + shape.attention_width() + 3 * shape.ffn);
 }
 
 double flops_per_token(const Shape& shape) {
   const std::int64_t blocks = shape.layers * block_matmul_parameters(shape);
   const double weights = shape.vocab * shape.hidden + blocks;
-  const double width = 1.0 * shape.heads * shape.head_dim();
-  return 6 * weights + 6.0 * shape.layers * shape.seq * width;
+  return 6 * weights + 6.0 * shape.layers * shape.seq * shape.attention_width();
 }
 
 std::int64_t parameters(const Shape& shape) {
@@ -247,7 +250,7 @@ std::vector<const Flat*> Layout::parts() const {
 BlockCosts block_costs(const Shape& shape) {
   // Forward costs 1, backward 2, recomputation 1.
   const std::int64_t passes = shape.recompute == Recompute::none ? 3 : 4;
-  const std::int64_t attention = shape.seq * shape.heads * shape.head_dim();  // causal
+  const std::int64_t attention = shape.seq * shape.attention_width();  // causal
   return {passes * (block_matmul_parameters(shape) + attention), 3 * shape.vocab * shape.hidden};
 }
 

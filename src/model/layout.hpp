@@ -51,10 +51,14 @@ struct Shape {
   /// Tokens of every sequence that this shape is about: those of a slice; none: all.
   Range span{};
 
+  std::int64_t given_head_dim = 0;  ///< d; 0: hidden / heads
   /// Of gradients that move between ranks on their way to an accumulator.
   Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
 
-  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_dim() const { return given_head_dim > 0 ? given_head_dim : hidden / heads; }
+
+  /// h d, columns of attention's output.
+  std::int64_t attention_width() const { return heads * head_dim(); }
 
   /// Columns of the fused QKV projection: (heads + 2 kv_heads) head_dim.
   std::int64_t qkv() const { return (heads + 2 * std::int64_t{kv_heads}) * head_dim(); }
@@ -108,9 +112,9 @@ std::vector<Shape> slices_of(const Shape& shape);
 Shape largest_slice(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
-/// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
-/// rotates pairs), a sequence that does not fall into chunks or slices, a matrix side beyond
-/// 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
+/// heads that do not divide hidden where d is not given, kv_heads that do not divide heads, an odd
+/// head dimension (RoPE rotates pairs), a sequence that does not fall into chunks or slices, a
+/// matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted: 6 (matmul parameters

@@ -96,7 +96,7 @@ std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
 Extents extents_of(Intermediate part, const Shape& shape) {
   const std::int64_t rows = shape.tokens();
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
-      heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
+      heads{rows, shape.attention_width()}, gain{1, shape.hidden}, of_rows{rows, 1},
       of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_sums), shape.hidden};
   const Extents of_part[] = {hidden,
       qkv,

@@ -107,10 +107,11 @@ double loss_and_gradient(Doubles& x,
 }  // namespace
 
 std::uint64_t reference_activation_bytes(const Shape& shape) {
-  const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
-  const std::int64_t saved = shape.layers * (5 * hidden + qkv + 3 * shape.ffn);  // all Blocks
+  const std::int64_t hidden = shape.hidden,
+                     of_block = shape.qkv() + shape.attention_width() + 3 * shape.ffn;
+  const std::int64_t saved = shape.layers * (4 * hidden + of_block);  // all Blocks
   // The backward pass of a block, or the loss, with the hidden state that comes and goes.
-  const std::int64_t passing = std::max(6 * hidden + qkv + 3 * shape.ffn, 4 * hidden + shape.vocab);
+  const std::int64_t passing = std::max(5 * hidden + of_block, 4 * hidden + shape.vocab);
   return sizeof(double) * shape.tokens() * (saved + passing);
 }
 

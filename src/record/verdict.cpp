@@ -60,7 +60,7 @@ std::string describe(const Row& row, const std::vector<Row>& rows) {
 /// Rates of different models cannot be compared.
 std::string model_of(const Row& row) {
   std::string model;
-  for (const char* name : {"layers", "hidden", "heads", "kv_heads", "vocab", "ffn"})
+  for (const char* name : {"layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "ffn"})
     model += to_text(row.cell(name)) + " ";
   return model;
 }
@@ -211,9 +211,11 @@ std::vector<std::string> varying_settings(const std::vector<Row>& rows) {
     if (!columns()[i].is_setting || derived.contains(name))
       continue;
     const bool follows = follow_hidden.contains(name);
-    std::map<std::int64_t, Cell> value_of;  // by hidden, or one for all
+    std::map<std::int64_t, Cell> value_of;  // by hidden, its part of a head, or one for all
     const auto is_new = [&](const Row& row) {
-      const std::int64_t key = follows ? row.integer("hidden") : 0;
+      std::int64_t key = follows || name == "head_dim" ? row.integer("hidden") : 0;
+      if (name == "head_dim")
+        key /= std::max<std::int64_t>(1, row.integer("heads"));
       return value_of.try_emplace(key, row.cells[i]).first->second != row.cells[i];
     };
     if (std::ranges::any_of(rows, is_new))
