@@ -82,8 +82,6 @@ void store_context(CaseDraft& draft, const std::string& value) {
   draft.shape.context.count = to_size(value, 1, most_ranks);
 }
 
-std::string clip_norm_text(const Case& c) {
-  return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off";
 /// Empty where it follows from hidden and heads.
 std::string head_dim_text(const Case& c) {
   return c.shape.given_head_dim > 0 ? fmt::format("{}", c.shape.given_head_dim) : "";
@@ -91,6 +89,8 @@ std::string head_dim_text(const Case& c) {
 
 }
 
+std::string clip_norm_text(const Case& c) {
+  return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off";
 /// A key of a deck, `initial` if it is not given. `setting` has what only some keys have.
 Setting key(const std::string& name,
     const KeyForm& form,
@@ -170,13 +170,15 @@ std::vector<Setting> model_settings() {
           size(&S::heads, 1, M),
           "",
           "8",
-          "Query heads.",
+          "Query heads; where head_dim is not given, they must divide hidden.",
           {.fallback = "hidden / head_dim"}),
       key("head_dim",
           size(&S::given_head_dim, 1, M),
           "",
           "128",
-          "d, width of a head, even; heads times d may differ from hidden.",
+          "d, width of a head, even. Given with heads, it is independent of hidden: Qwen3 0.6B has "
+          "16 heads of 128 and hidden = 1024. Given alone, it stays the same while hidden is "
+          "swept.",
           {.value = [](const Case& c) { return c.shape.head_dim(); },
               .fallback = "hidden / heads",
               .identity = Identity::unless_initial,

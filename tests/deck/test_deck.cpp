@@ -52,7 +52,7 @@ TEST(Deck, ListsAreAxes) {
 seq=1,2K schedule=ddp,tawpipe|ddp S1, ddp S2048, tawpipe S1, tawpipe S2048
 ranks=2,4 groups=1,2,4|2 M2, 1+1 M2, 4 M4, 2+2 M4, 1+1+1+1 M4|left out 1 combination: groups: 2 ranks cannot form 4 equal groups
 schedule=ddp,tawpipe,1f1b replicas=2 groups=1,2,3,1+*|tawpipe 4, tawpipe 2+2, 1f1b 4, 1f1b 2+2|left out 3 combinations: replicas: ddp has no replicas; use replicas = 1
-head_dim=16 hidden=64,96|H64/4, H96/6
+head_dim=16 hidden=64,96|H64/4, H96/4
 ranks=2,4,6 group_size=2 micro_batches_per_rank=3|2 M6, 2+2 M12, 2+2+2 M18
 seq=256,512,1K tokens_per_micro_batch=1K|S256 B4, S512 B2, S1024 B1
 replicas=1,2,4 schedule=serial,tawpipe|serial 1 R1, tawpipe 4 R1, tawpipe 4 R2, tawpipe 4 R4|2 combinations are equal
@@ -67,6 +67,33 @@ schedule=1f1b:slices=1,1f1b:slices=8 seq=7,8|1f1b S7, 1f1b S8, 1f1b:slices=8 S8|
     EXPECT_EQ(deck.notes.empty(), note.empty()) << cases;
     EXPECT_EQ(deck.left_out.empty(), !note.starts_with("left out")) << cases;
   }
+}
+
+/// What is given of hidden, heads and their width: heads x width of each case, or a refusal.
+TEST(Deck, HeadsAndTheirWidthFollowFromEachOtherOrStandApart) {
+  for (const auto& row : rows_of(R"(
+hidden=64,96 heads=4|4x16 4x24
+hidden=64,96 head_dim=16|4x16 6x16
+hidden=64,96 heads=4 head_dim=16|4x16 4x16
+hidden=1024 heads=16 head_dim=128|16x128
+hidden=64 heads=5 head_dim=6|5x6
+hidden=64||heads: not given
+hidden=64 heads=5||heads = 5 does not divide hidden = 64; give head_dim too
+hidden=66 heads=2||head_dim = 33, of hidden = 66 and heads = 2: it must be even
+hidden=64 heads=4 head_dim=7||head_dim = 7, of hidden = 64 and heads = 4: it must be even
+hidden=64 head_dim=24||head_dim: 24 does not divide hidden = 64; give heads too
+)")) {
+    const std::string sizes = "layers = 8\nseq = 128\n";
+    if (!row[2].empty()) {
+      EXPECT_THAT(refusal(sizes, words_of(row[0])), HasSubstr(row[2]));
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const Case& c : make(sizes, words_of(row[0])).cases)
+      found.push_back(fmt::format("{}x{}", c.shape.kv_heads, c.shape.head_dim()));
+    EXPECT_EQ(found, words_of(row[1])) << row[0];
+  }
+  EXPECT_EQ(identity(make(small, {"head_dim=16"}).cases[0]), identity(make(small).cases[0]));
 }
 
 TEST(Deck, WordsOfOverridesAreListsOrOneValue) {

@@ -30,7 +30,7 @@ context|1|2
 layers|8|9
 hidden|64|72
 heads|4|8
-head_dim|16|32|heads=2
+head_dim|16|32
 kv_heads|1|2
 vocab|300|301
 ffn|17|18
@@ -98,7 +98,7 @@ group_size=3|4 ranks cannot form groups of 3; use
 replicas=3|divisor of 4
 context=3|groups of 3; use a divisor of 4
 layers=2|at least one layer
-head_dim=24|does not divide hidden = 64
+head_dim=7|it must be even
 dtype=bf61|fp32, bf16; did you mean "bf16"
 grad_dtype=bf16 context_grad_dtype=bf16|auto, fp32
 recompute=all|block, keep-attention, none
@@ -127,9 +127,9 @@ TEST(Override, SizesAndNumbers) {
 
 TEST(Keys, ExamplesAreValidAndTheHelpNamesEach) {
   for (const Setting& key : keys()) {
-    const std::string sizes = "layers=8\nhidden=256\nseq=64\n";
+    const std::string sizes = "layers=8\nhidden=256\nheads=8\nseq=64\n";
     EXPECT_THAT(help_text(), HasSubstr("\n" + key.name + " ("));
-    EXPECT_FALSE(make(sizes + (key.name == "head_dim" ? "" : "heads=8\n"),
+    EXPECT_FALSE(make(sizes,
         {key.example(), key.name == "groups" || key.name == "ranks" ? "seed=2" : "ranks=8"},
         planned(key.name == "groups" ? 6 : 8))
             .cases.empty())
