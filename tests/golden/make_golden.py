@@ -25,10 +25,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-Case = namedtuple("Case", "layers hidden heads kv_heads ffn vocab seq micro_batch seed")
+Case = namedtuple("Case", "layers hidden heads kv_heads head_dim ffn vocab seq micro_batch seed")
 CASES = {
-    "grouped": Case(3, 24, 6, 2, 7, 11, 19, 2, 7),
-    "two_tokens": Case(1, 20, 5, 5, 11, 13, 2, 4, 2**40 + 5),
+    "grouped": Case(3, 24, 6, 2, 4, 7, 11, 19, 2, 7),
+    "two_tokens": Case(1, 20, 5, 5, 4, 11, 13, 2, 4, 2**40 + 5),
+    "wide_heads": Case(2, 20, 6, 3, 10, 9, 13, 17, 1, 3),  # 60 columns of a hidden state of 20
 }
 STEPS, MICRO_BATCHES = 3, 2
 # of AdamW: fp32 values, as miniTaw stores them
@@ -66,8 +67,8 @@ def initial(role, layer, shape, case):
 
 def make_parameters(case):
     h, ffn = case.hidden, case.ffn
-    qkv = (case.heads + 2 * case.kv_heads) * h // case.heads
-    blocks = [(h,), (qkv, h), (h, h), (h,), (2 * ffn, h), (h, ffn)]
+    width, qkv = case.heads * case.head_dim, (case.heads + 2 * case.kv_heads) * case.head_dim
+    blocks = [(h,), (qkv, h), (h, width), (h,), (2 * ffn, h), (h, ffn)]
     ends = [(case.vocab, h), (h,), (case.vocab, h)]
     parameters = {
         f"layers.{layer}.{role}": initial(role, layer, shape, case)
@@ -108,7 +109,7 @@ def rotate(x):
 
 
 def attention(qkv, case):
-    heads, kv_heads, d = case.heads, case.kv_heads, case.hidden // case.heads
+    heads, kv_heads, d = case.heads, case.kv_heads, case.head_dim
     q, k, v = qkv.unflatten(-1, (-1, d)).split([heads, kv_heads, kv_heads], dim=2)
     q, k, v = (
         part.repeat_interleave(heads // part.shape[2], dim=2).transpose(1, 2)

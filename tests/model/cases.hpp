@@ -23,6 +23,13 @@ inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, 33, 101, 37, 2}, 2, 3
 inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, 31, 257, 150, 1}, 2, 2};
 inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, 80, 64, 65, 3}, 1, 5};
 
+/// The same with heads of this width.
+inline ModelCase with_heads(ModelCase c, const std::string& name, std::int64_t head_dim) {
+  c.name = name;
+  c.shape.given_head_dim = head_dim;
+  return c;
+}
+
 /// A model, what its backward pass computes again, and its type.
 struct StepCase {
   ModelCase model;

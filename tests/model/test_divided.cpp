@@ -11,7 +11,9 @@ using test::bf16, test::fp32, test::grouped, test::one_key_head, test::StepCase;
 // Sequences of a multiple of 2, 4, 6, 8 or 10 tokens; of whole granules of slices.
 const test::ModelCase long_groups = {"long_groups", {3, 48, 6, 2, 33, 101, 60, 2}, 2, 3},
                       three_sequences = {"three_sequences", {2, 40, 4, 1, 31, 53, 168, 3}, 1, 1},
-                      whole_granules = {"whole_granules", {2, 40, 4, 1, 31, 53, 200, 3}, 1, 1};
+                      whole_granules = {"whole_granules", {2, 40, 4, 1, 31, 53, 200, 3}, 1, 1},
+                      wide_heads = test::with_heads(long_groups, "wide_heads", 14),
+                      narrow_heads = test::with_heads(three_sequences, "narrow_heads", 6);
 
 class Divided : public testing::TestWithParam<StepCase> {};
 
@@ -45,7 +47,9 @@ INSTANTIATE_TEST_SUITE_P(Context,
         StepCase{three_sequences, none, bf16, 3, 1, true, true},
         StepCase{three_sequences, none, fp32, 4, 1, false, false},
         StepCase{long_groups, block, fp32, 3, 4, true, false},
-        StepCase{three_sequences, keep_attention, bf16, 2, 3, false, true}),
+        StepCase{three_sequences, keep_attention, bf16, 2, 3, false, true},
+        StepCase{wide_heads, block, fp32, 3, 1, true, true},
+        StepCase{narrow_heads, none, bf16, 2, 3, false, true}),
     test::name_of);
 
 INSTANTIATE_TEST_SUITE_P(Slices,
@@ -57,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(Slices,
         StepCase{one_key_head, keep_attention, fp32, 1, 3, false, false},
         StepCase{one_key_head, none, bf16, 1, 8, true, false},
         StepCase{whole_granules, none, fp32, 1, 3, false, true},
-        StepCase{whole_granules, block, bf16, 1, 8, false, false}),
+        StepCase{whole_granules, block, bf16, 1, 8, false, false},
+        StepCase{wide_heads, keep_attention, bf16, 1, 3, true, true},
+        StepCase{narrow_heads, none, fp32, 1, 2, false, false}),
     test::name_of);
 }  // namespace
 }  // namespace minitaw::model

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 #include "fixtures.hpp"
+#include "model/cost.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"
 
@@ -26,6 +27,7 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
       {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }},
       {"ffn = 0", [](Shape& s) { s.ffn = 0; }},
       {"heads = 5 does not divide hidden = 24", [](Shape& s) { s.heads = 5; }},
+      {"head_dim = 7", [](Shape& s) { s.given_head_dim = 7; }},
       {"kv_heads = 3 does not divide heads = 4", [](Shape& s) { s.kv_heads = 3; }},
       {"even", [](Shape& s) { s.heads = s.kv_heads = 8; }},
       // sizes that overflow
@@ -33,6 +35,12 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
       {"seq * micro_batch", [](Shape& s) { s.seq = s.micro_batch = big; }},
       {"2 * ffn", [](Shape& s) { s.ffn = big; }},
       {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, 8, 11, 3, 2}; }},
+      {"head_dim", [](Shape& s) { s.given_head_dim = 1 << 28; }},
+      {"weights",
+          [](Shape& s) {
+            s = {1 << 20, 1 << 20, 1 << 8, 1, 8, 11, 1, 1};
+            s.given_head_dim = 1 << 22;
+          }},
       {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, 8, big, big, 1}; }},
       {"weights", [](Shape& s) { s = {1 << 20, 1 << 20, 4, 2, 1 << 29, 11, 1, 1}; }}};
   for (const auto& [key, spoil] : cases) {
@@ -42,18 +50,48 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
   }
 }
 
+/// Heads whose width is not hidden / heads.
+Shape good_with_heads(std::int64_t head_dim) {
+  Shape shape = good();
+  shape.given_head_dim = head_dim;
+  return shape;
+}
+
 TEST(Shape, CountsParametersAsTheLayoutDoes) {
-  std::int64_t sum = 0;
-  const Layout layout = make_layout(good(), {2, 1});
-  for (const Flat* part : layout.parts())
-    for (const Tensor& tensor : part->tensors)
-      sum += tensor.size();
-  EXPECT_EQ(parameters(good()), sum);
+  for (const Shape& shape : {good(), good_with_heads(10), good_with_heads(2)}) {
+    std::int64_t sum = 0;
+    const Layout layout = make_layout(shape, {2, 1});
+    for (const Flat* part : layout.parts())
+      for (const Tensor& tensor : part->tensors)
+        sum += tensor.size();
+    EXPECT_EQ(parameters(shape), sum);
+  }
 }
 
 TEST(Shape, CountsModelFlops) {
   const double matmul = 6.0 * (2 * 24 * (48 + 24 + 3 * 8) + 11 * 24);
   EXPECT_EQ(flops_per_token(good()), matmul + 6 * 2 * 3 * 24);
+}
+
+/// Four query heads of 10 and two key/value heads beside a hidden state of 24.
+TEST(Shape, OfHeadsApartFromHiddenByHand) {
+  const Shape shape = good_with_heads(10);
+  const std::int64_t width = 40, qkv = 80, weights = 24 * (qkv + width + 3 * 8), tokens = 6;
+  EXPECT_EQ(block_matmul_parameters(shape), weights);
+  EXPECT_EQ(parameters(shape), 2 * (weights + 2 * 24) + (2 * 11 + 1) * 24);
+  EXPECT_EQ(flops_per_token(shape), 6.0 * (2 * weights + 11 * 24) + 6 * 2 * 3 * width);
+  EXPECT_EQ(block_costs(shape), (BlockCosts{4 * (weights + 3 * width), 3 * 11 * 24}));
+  EXPECT_EQ(cost_of_block(shape, in_flops()).forward(), 2.0 * tokens * (weights + 3 * width));
+  const Shard shard = make_layout(shape, {1, 1}).shards[0];
+  EXPECT_EQ(shard.tensor(1, Role::wqkv).rows, qkv);
+  EXPECT_EQ(shard.tensor(1, Role::wo).rows, 24);
+  EXPECT_EQ(shard.tensor(1, Role::wo).cols, width);
+  for (const auto& [part, cols] : {std::pair{Intermediate::qkv, qkv},
+           {Intermediate::attention, width},
+           {Intermediate::attention_gradient, width},
+           {Intermediate::middle, 24}})
+    EXPECT_EQ(extents_of(part, shape).cols, cols);
+  EXPECT_EQ(prefix_elements(shape), tokens * 2 * 2 * 10);
 }
 
 Shape odd_shape(int layers) {

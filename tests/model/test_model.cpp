@@ -45,7 +45,9 @@ INSTANTIATE_TEST_SUITE_P(All,
         StepCase{test::one_key_head, block, fp32},
         StepCase{test::one_key_head, keep_attention, bf16},
         StepCase{test::wide_batch, keep_attention, fp32},
-        StepCase{test::wide_batch, none, bf16}),
+        StepCase{test::wide_batch, none, bf16},
+        StepCase{test::with_heads(grouped, "wide_heads", 14), block, fp32},
+        StepCase{test::with_heads(grouped, "narrow_heads", 6), keep_attention, bf16}),
     test::name_of);
 
 TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
