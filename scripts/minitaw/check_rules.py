@@ -106,7 +106,9 @@ def read_size(name):
         "name": name,
         "weak": "micro_batches_per_rank" in deck,
         "seq": sorted(map(size_value, deck["seq"])),
+        "head_dim": size_value(deck["hidden"]) // deck["heads"],
         "context": 1,
+        "tied": "false",
     }
 
 

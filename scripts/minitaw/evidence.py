@@ -27,9 +27,10 @@ ROUNDING = 1e-6
 FIRST_LOSS = {"fp32": 1e-6, "bf16": 1e-3}  # by which schedules differ, relatively
 # What an identity says, and what it leaves out.
 SAID = """layers hidden heads head_dim kv_heads vocab ffn schedule ranks groups replicas context seq
-micro_batch micro_batches dtype recompute steps warmup seed learning_rate""".split()
-UNSAID = {"replicas": "1", "context": "1"}
+micro_batch micro_batches dtype recompute steps warmup seed learning_rate tied""".split()
+UNSAID = {"replicas": "1", "context": "1", "tied": "false"}
 OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
+APART = ("1f1b", "zb1", "zb2")  # whose first and last stage each have tied embeddings
 PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
 MORE_THAN_MEASURED = 1.2  # a rate that screen has not seen
 BY_FORMULA = 0.5  # of such bytes at least are sent: a switch may add up
@@ -64,7 +65,9 @@ def block_of(run):
 
 def parameters_of(run):
     """With the embedding, the head and the norms."""
-    return run.hidden * (2 * run.vocab + 2 * run.layers + 1) + run.layers * block_of(run)
+    matrices = 1 if run.tied == "true" else 2
+    rows = matrices * run.vocab + 2 * run.layers + 1
+    return run.hidden * rows + run.layers * block_of(run)
 
 
 def clocks_of(run):
@@ -169,7 +172,10 @@ def by_memory(run):
     """What the optimiser keeps follows from dtype: all copies of all parameters."""
     dtype, kinds = run["dtype"], labels(run, "memory/planned")
     copies = run.ranks if run.schedule.startswith("ddp") else run.replicas
-    wanted = OPTIMISER[dtype] * parameters_of(run) * copies
+    parameters = parameters_of(run)
+    if run.tied == "true" and run.schedule.startswith(APART) and run.ranks > run.replicas:
+        parameters += run.hidden * (run.vocab + 1)
+    wanted = OPTIMISER[dtype] * parameters * copies
     for name in ("planned", "measured"):
         found = array(run, f"memory/{name}")[:, kinds.index("optimiser")].sum()
         if not wanted <= found <= (1 + PADDING) * wanted + PADDING_BYTES * run.ranks:

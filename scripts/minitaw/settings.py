@@ -5,7 +5,7 @@ Each setting of a file is in one of the lists below."""
 from .numbers import count_text, plural
 
 # rates of others do not compare
-MODEL = ["layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "ffn"]
+MODEL = ["layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "tied", "ffn"]
 WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
 BATCH = ["micro_batches", "micro_batch"]
 # How the same is computed: cases that differ in these can be compared if the user allows it.
@@ -27,6 +27,7 @@ TOLD = {
     "micro_batches": "M =",
     "micro_batch": "B =",
     "vocab": "vocabulary",
+    "tied": "tied =",
     "heads": "head",
     "head_dim": "head width",
     "kv_heads": "key/value head",
@@ -62,7 +63,7 @@ def shared_settings(cases):
     found = []
     for name in TOLD:
         values = cases[name].unique().tolist()
-        is_usual = set(values) <= {"", "auto"} or (name == "replicas" and values == [1])
+        is_usual = set(values) <= {"", "auto", "false"} or (name == "replicas" and values == [1])
         if len(values) == 1 and not is_usual:
             found.append(setting_text(name, *values))
     if cases.seq.nunique() == 1:

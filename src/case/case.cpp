@@ -56,6 +56,7 @@ schedule::Request request_of(const Case& c) {
       c.folder,
       c.shape.context.count,
       c.shape.key_parts,
+      c.shape.tied,
       c.shape.shares_sequences() ? model::block_costs(c.shape) : model::BlockCosts()};
 }
 

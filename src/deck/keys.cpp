@@ -26,6 +26,8 @@ template <class T, class Owner>
 ValueOf value_of(T Owner::* field) {
   if constexpr (std::is_same_v<Owner, D>)
     return {};
+  else if constexpr (std::is_same_v<T, bool>)
+    return [=](const Case& c) { return std::string(field_of(c, field) ? "true" : "false"); };
   else if constexpr (std::is_enum_v<T>)
     return [=](const Case& c) { return std::string(name_of(field_of(c, field))); };
   else if constexpr (std::is_integral_v<T>)
@@ -43,15 +45,15 @@ KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
   return {"size", store, value_of(field)};
 }
 
-/// One of some words, stored as such or as the enumerator of its position.
+/// One of some words, stored as such or as the value of its position.
 template <class T, class Owner>
 KeyForm choice(T Owner::* field, std::vector<std::string> words) {
   const auto store = [=](CaseDraft& draft, const std::string& value) {
     const std::size_t at = to_choice(value, words);
-    if constexpr (std::is_enum_v<T>)
-      field_of(draft, field) = static_cast<T>(at);
-    else
+    if constexpr (std::is_same_v<T, std::string>)
       field_of(draft, field) = words[at];
+    else
+      field_of(draft, field) = static_cast<T>(at);
   };
   return {"name", store, value_of(field)};
 }
@@ -195,6 +197,13 @@ std::vector<Setting> model_settings() {
           "32000",
           "V, size of the vocabulary; at least 256 if data is a file.",
           {.fallback = "256 if data is a file, else 32000"}),
+      key("tied",
+          choice(&S::tied, {"false", "true"}),
+          "false",
+          "true",
+          "true: one matrix is embedding and LM head (tied embeddings). Pipelines whose first and "
+          "last stage are on different ranks keep two copies, and sum their gradients.",
+          {.identity = Identity::unless_initial}),
       key("ffn",
           size(&S::ffn, 1, 4 * M),
           "",

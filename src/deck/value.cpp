@@ -42,6 +42,8 @@ std::optional<std::string> text_of(const toml::node& node) {
     return text->get();
   if (const auto* integer = node.as_integer())
     return std::to_string(integer->get());
+  if (const auto* truth = node.as_boolean())
+    return truth->get() ? "true" : "false";
   if (const auto* real = node.as_floating_point())
     return fmt::format("{}", fmt::streamed(*real));
   return std::nullopt;
@@ -139,8 +141,8 @@ GivenKeys parse_toml(const std::string& text, const std::string& path) {
       const auto add = [&](const toml::node& item) {
         const std::optional<std::string> value = text_of(item);
         if (!value)
-          throw InputError("{}: {}: a deck holds numbers, texts and lists of them at its top "
-                           "level, but no {}",
+          throw InputError("{}: {}: a deck holds numbers, texts, true, false and lists of "
+                           "them at its top level, but no {}",
               written.where,
               printable(key.str()),
               fmt::streamed(item.type()));

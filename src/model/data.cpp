@@ -12,7 +12,7 @@ namespace minitaw::model {
 UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
   const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
   const double depth = ends_a_half ? 2.0 * shape.layers : 1.0,
-               fan_in = tensor.role == Role::embedding ? 1.0 : tensor.cols;
+               fan_in = tensor.role == Role::embedding && !shape.tied ? 1.0 : tensor.cols;
   return {philox_key(seed, Stream::weights),
       {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
       tensor.is_gain() ? 1.0F : 0.0F,

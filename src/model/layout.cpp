@@ -150,7 +150,8 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   if (cut.embeddings_split)
     result.elements += norm;
   append(result, -1, Role::norm, shape.hidden, 1);
-  append(result, -1, Role::head, shape.vocab, shape.hidden);
+  if (!shape.tied)
+    append(result, -1, Role::head, shape.vocab, shape.hidden);
   result.part =
       cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.embeddings_parts);
   result.elements = cut.embeddings_parts * result.part;
@@ -238,7 +239,8 @@ double flops_per_token(const Shape& shape) {
 
 std::int64_t parameters(const Shape& shape) {
   const std::int64_t block = block_matmul_parameters(shape) + 2 * shape.hidden;
-  return shape.layers * block + (2 * shape.vocab + 1) * shape.hidden;
+  const std::int64_t matrices = shape.tied ? 1 : 2;
+  return shape.layers * block + (matrices * shape.vocab + 1) * shape.hidden;
 }
 
 std::vector<const Flat*> Layout::parts() const {
@@ -283,7 +285,7 @@ std::vector<int> shard_lengths(int layers, const BlockCosts& costs, const Cut& c
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
   if (cut.shards < 1 || cut.embeddings_parts < 1 || cut.shard_parts < 1 ||
-      (cut.embeddings_split && cut.embeddings_parts != 2))
+      (cut.embeddings_split && (cut.embeddings_parts != 2 || shape.tied)))
     throw LogicError("{} shards of {} parts, {} parts of the embeddings",
         cut.shards,
         cut.shard_parts,

@@ -35,6 +35,7 @@ struct Shape {
   Dtype dtype = Dtype::fp32;
   Recompute recompute = Recompute::block;
   bool fp32_gradients = false;  ///< those that move between ranks are fp32, whatever dtype is
+  bool tied = false;            ///< the LM head is the embedding: one matrix, not two
   /// Of every sequence this rank computes chunks `index` and 2 count - 1 - index of 2 count equal
   /// ones: a head and a tail, so that all `count` ranks of a context group have as many pairs of
   /// queries and keys (design of Llama 3, arXiv 2407.21783, section 3.3.2).
@@ -50,8 +51,8 @@ struct Shape {
   bool even_slices = false;  ///< of equal length; else of equal cost
   /// Tokens of every sequence that this shape is about: those of a slice; none: all.
   Range span{};
-
   std::int64_t given_head_dim = 0;  ///< d; 0: hidden / heads
+
   /// Of gradients that move between ranks on their way to an accumulator.
   Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
 
@@ -174,13 +175,16 @@ struct Shard : Flat {
   }
 };
 
-/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal parts.
+/// Embedding [V, H], final norm [H] and, unless it is tied to the embedding, head [V, H] in one
+/// flat buffer, padded for equal parts.
 struct Embeddings : Flat {
   std::int64_t part =
       0;  ///< elements of one part, a multiple of `alignment`; elements = parts * part
 
+  /// Of the head that is tied: the embedding.
   const Tensor& tensor(Role role) const {
-    return tensors[static_cast<int>(role) - static_cast<int>(Role::embedding)];
+    const int index = static_cast<int>(role) - static_cast<int>(Role::embedding);
+    return tensors[index < std::ssize(tensors) ? index : 0];
   }
 };
 
@@ -204,8 +208,9 @@ struct Cut {
   int shards = 1;            ///< runs of blocks
   int embeddings_parts = 1;  ///< equal parts of the embeddings
   int shard_parts = 1;       ///< each shard is padded so that it splits into this many equal parts
-  bool embeddings_split = false;  ///< two parts: the embedding alone, final norm and head together
-  bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
+  /// Two parts: the embedding alone, final norm and head together; not for a head that is tied.
+  bool embeddings_split = false;
+  bool head_counts = false;  ///< runs are balanced by what the last one has of it as well
 };
 
 /// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over a block,

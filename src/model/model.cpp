@@ -110,7 +110,7 @@ Model::Model(ExecutionSpace exec,
       loss_scale_(loss_scale),
       workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
-      embeddings_tensors_(layout_.embeddings.tensors),
+      embeddings_(layout_.embeddings),
       plan_(plan_workspace(layout_, duties)) {
   const Shape& shape = layout_.shape;
   (void)workspace_.at<std::byte>(0, plan_.bytes);  // throws if it is smaller
@@ -120,7 +120,7 @@ Model::Model(ExecutionSpace exec,
         count,
         first,
         layout_.embeddings.elements);
-  for (Tensor& tensor : embeddings_tensors_)
+  for (Tensor& tensor : embeddings_.tensors)
     tensor.offset -= first;
   for (int slice = 0; slice < shape.slices; ++slice) {
     saved_.push_back(plan_saved(layout_.shape_of(slice)));
@@ -128,7 +128,7 @@ Model::Model(ExecutionSpace exec,
   }
   for (const Shard& shard : layout_.shards)
     padding_.push_back(padding_of(shard.tensors, shard.elements));
-  embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.count);
+  embeddings_padding_ = padding_of(embeddings_.tensors, embeddings_part_.count);
   kernels::prepare(exec_);
   const Matrix<float> rope =
       matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim());
@@ -235,8 +235,7 @@ void Model::run_block(const ShardPass& pass, int index, const PassBuffers& b) {
 }
 
 const Tensor& Model::embeddings_tensor(Role role) const {
-  const Tensor& tensor =
-      embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
+  const Tensor& tensor = embeddings_.tensor(role);
   if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.count)
     throw LogicError("{} is not in the part of the embeddings that this rank holds", tensor.name);
   return tensor;
@@ -272,14 +271,16 @@ void Model::embed(const EndBuffers& b, const MicroBatch& batch) {
 }
 
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the
-/// gradient.
+/// gradient. So is the final norm where the head is tied: the loss may be of another rank.
 void Model::embed_backward(const EndBuffers& b, const MicroBatch& batch) {
   const Vector<std::int32_t> index = upload(plan_.index, b.slice, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
   const auto gradient = matrix_of<float>(b.gradient, embeddings_tensor(Role::embedding));
-  if (!b.accumulate) {
+  if (!b.accumulate && layout_.shape.tied)
+    clear<float>(exec_, b.gradient, {{0, embeddings_part_.count}});
+  else if (!b.accumulate) {
     clear<float>(exec_, b.gradient, embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }

@@ -143,7 +143,7 @@ public:
   /// mean loss. Gives the gradients of norm and head, and adds the scaled loss to *loss (fp64,
   /// device memory).
   void loss(const EndBuffers& b, double* loss, const MicroBatch& batch);
-  /// Gives the embedding's gradient.
+  /// Gives the embedding's gradient. Of a tied matrix, loss() gives another term of it.
   void embed_backward(const EndBuffers& b, const MicroBatch& batch);
 
   /// Writes the sum of the squares of `gradient` (fp32) to the first number of `squares`
@@ -186,8 +186,7 @@ private:
   Buffer workspace_;
   kernels::AttentionChoice attention_;
   Range embeddings_part_;
-  std::vector<Tensor>
-      embeddings_tensors_;  ///< by their offsets in the rank's part; some lie outside of it
+  Embeddings embeddings_;  ///< by offsets in the rank's part; some tensors lie outside of it
   WorkspacePlan plan_;
   std::vector<BlockPlan> saved_, deferred_;  ///< by slice
   std::vector<std::vector<Range>> padding_;  ///< by shard

@@ -74,6 +74,6 @@ void Model::update_embeddings(int part, const UpdateBuffers& o, const AdamW& ada
   const std::int64_t size = layout_.embeddings.part, begin = part * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
     throw LogicError("part {} of the embeddings is not in what this rank holds", part);
-  update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
+  update_range(embeddings_.tensors, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

@@ -60,7 +60,8 @@ std::string describe(const Row& row, const std::vector<Row>& rows) {
 /// Rates of different models cannot be compared.
 std::string model_of(const Row& row) {
   std::string model;
-  for (const char* name : {"layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "ffn"})
+  for (const char* name :
+      {"layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "tied", "ffn"})
     model += to_text(row.cell(name)) + " ";
   return model;
 }

@@ -37,6 +37,7 @@ Builder::Builder(const Request& request, int shards)
   program_.clips = request.clips;
   program_.context = request.context;
   program_.key_parts = request.key_parts;
+  program_.tied = request.tied;
   program_.ranks.resize(ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
@@ -67,17 +68,19 @@ void Builder::cut_shards(int count) {
 }
 
 void Builder::split_embeddings(const Ranks& embedding, const Ranks& head) {
-  const bool split = embedding != head;
+  const bool apart = embedding != head, split = apart && !program_.tied;
   program_.embeddings_split = split;
   program_.embeddings_parts = split ? 2 : 1;
+  for (std::size_t i = 0; apart && !split && i < head.size(); ++i)
+    copies_.push_back({embedding[i], head[i]});
   for (const int r : everyone()) {
     RankProgram& rank = program_.ranks[r];
     const bool has_head = std::ranges::find(head, r) != head.end();
     const bool has = has_head || std::ranges::find(embedding, r) != embedding.end();
     for (const SlotClass cls : {SlotClass::embeddings, SlotClass::embeddings_accumulator})
       rank.slots[index_of(cls)] = has ? 1 : 0;
-    if (split && has)
-      rank.embeddings_part = has_head ? 1 : 0;
+    if (apart && has)
+      rank.embeddings_part = split && has_head ? 1 : 0;
   }
 }
 
@@ -261,16 +264,30 @@ void Builder::sum_over_replicas(int rank, int tick) {
   }
 }
 
+void Builder::sum_copies(int tick) {
+  const Action sum = make_action(Kind::all_reduce, tick, Payload::embeddings_gradient);
+  for (const int i : indices(copies_))
+    collective(Phase::epilogue,
+        communicator(fmt::format("ends{}", i), copies_[i]),
+        sum,
+        {all_embeddings_gradient, all_embeddings_gradient});
+}
+
+bool Builder::is_second_copy(int rank) const {
+  return std::ranges::any_of(copies_, [=](const Ranks& pair) { return pair.back() == rank; });
+}
+
 /// Squares of all parts of the model are summed over ranks that together own each once: with the
 /// same place in their context groups where the ranks of one own the same.
 void Builder::square_gradients(int tick, bool together) {
   for (const int r : everyone()) {
     squares_[r] = new_buffer(r, SlotClass::squares);
     for (const Updated& u : updated_by(r))
-      add(r,
-          Phase::epilogue,
-          make_action(Kind::square, tick, u.gradient, u.number),
-          {{gradient, u.gradient_buffer}, {squares, squares_[r]}});
+      if (!of_embeddings(u.gradient) || !is_second_copy(r))
+        add(r,
+            Phase::epilogue,
+            make_action(Kind::square, tick, u.gradient, u.number),
+            {{gradient, u.gradient_buffer}, {squares, squares_[r]}});
   }
   const Action sum = make_action(Kind::all_reduce, tick, Payload::squares);
   if (together && !summed_over_context_)
@@ -308,6 +325,8 @@ void Builder::add_epilogue(int tick) {
   if (program_.replicas > 1)
     for (const int r : everyone())
       sum_over_replicas(r, tick);
+  // Last, so that both copies stay the same to the bit.
+  sum_copies(tick);
   // Where every rank has the whole gradient, every rank has its squares.
   if (program_.clips)
     square_gradients(tick, ranks() > 1 && (divided || !shared));
@@ -332,7 +351,7 @@ Program Builder::finish(int tick, Overlap overlap) && {
     RankProgram& rank = program_.ranks[r];
     rank.actions = list_of(emitted, &Emitted::action);
     assign_slots(rank, list_of(emitted, &Emitted::buffers), buffers);
-    write_first_contributions(rank, program_.shard_parts);
+    write_first_contributions(rank, program_);
     assign_waits(rank, r, overlap);
     emitted = {};
   }

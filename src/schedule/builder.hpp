@@ -86,7 +86,7 @@ public:
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
   /// Puts the embedding on some ranks, final norm and head on others or the same; the rest has none
-  /// of them.
+  /// of them. Tied, either has all.
   void split_embeddings(const Ranks& embedding, const Ranks& head);
 
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
@@ -174,6 +174,10 @@ private:
   /// Emits a collective of all ranks on the same buffer of each.
   void epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer buffer);
   void sum_over_replicas(int rank, int tick);
+  /// Sums the gradients of both copies of tied embeddings.
+  void sum_copies(int tick);
+  /// Whether squares of a rank's embeddings are those of another copy.
+  bool is_second_copy(int rank) const;
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
   void square_gradients(int tick, bool together);
 
@@ -184,6 +188,7 @@ private:
   std::vector<Draft> drafts_;         ///< by rank
   RankBuffers squares_;               ///< by rank; invalid unless gradients are clipped
   bool summed_over_context_ = false;  ///< the ranks of a context group own the same
+  std::vector<Ranks> copies_;         ///< pairs of ranks that have the same tied embeddings
   std::map<std::string, int> communicators_;
 };
 }  // namespace minitaw::schedule

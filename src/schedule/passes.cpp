@@ -93,9 +93,10 @@ void wait_for(Action& action, const LaneCounts& needs, const RankOrder& order) {
 }
 }  // namespace
 
-void write_first_contributions(RankProgram& rank, int shard_parts) {
+void write_first_contributions(RankProgram& rank, const Program& program) {
   // Class, slot, tensors and part of the sums that have been written. Actions that write different
-  // tensors of one slot are told apart: the loss and the embedding's backward pass, and segments.
+  // tensors of one slot are told apart: the loss and the embedding's backward pass, unless they are
+  // tied, and segments.
   std::set<std::tuple<SlotClass, int, int, int>> written;
   for (Action& a : rank.actions)
     for (const int i : indices(a.slots)) {
@@ -103,9 +104,10 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
       const bool sums = operands_of(a)[i].touch == Touch::accumulate && is_sum(slot.cls);
       if (!slot.valid() || !sums)
         continue;
-      const int tensors =
-          of_embeddings(slot.cls) ? static_cast<int>(a.kind) : 1 + gradient_number(a);
-      const int parts = of_embeddings(slot.cls) ? 1 : shard_parts / a.parts;
+      const bool ends = of_embeddings(slot.cls);
+      const int of_end = program.tied ? 0 : static_cast<int>(a.kind);
+      const int tensors = ends ? of_end : 1 + gradient_number(a);
+      const int parts = ends ? 1 : program.shard_parts / a.parts;
       a.accumulates = false;
       for (int part = a.part * parts; part < (a.part + 1) * parts; ++part)
         a.accumulates |= !written.emplace(slot.cls, slot.index, tensors, part).second;

@@ -10,7 +10,7 @@ namespace minitaw::schedule {
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
 /// Makes the first contribution to an accumulator write it, the others add: nothing is cleared.
 /// Needs slots.
-void write_first_contributions(RankProgram& rank, int shard_parts);
+void write_first_contributions(RankProgram& rank, const Program& program);
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a
 /// write for the last write and the reads since. Waits that others imply are left out; join waits
 /// for everything.

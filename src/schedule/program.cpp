@@ -267,6 +267,7 @@ std::string to_text(const Program& program) {
   };
 
   for (const auto& [name, usual, value] : {Number{"embeddings_split", 0, program.embeddings_split},
+           {"tied", 0, program.tied},
            {"owned_parts", 1, program.owned_parts},
            {"shard_parts", 1, program.shard_parts},
            {"replicas", 1, program.replicas},

@@ -138,10 +138,13 @@ struct Program {
   /// Equal parts of the embeddings, each updated by one rank.
   int embeddings_parts = 1;
   bool embeddings_split = false;  ///< two parts: the embedding; final norm and head
-  int owned_parts = 1;            ///< equal parts of each shard, each owned by one rank
-  int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
-  int replicas = 1;               ///< that sum their gradients
-  bool clips = false;             ///< updates read the squares of all gradients
+  /// One matrix is embedding and head. Where both ends of a pipeline are apart, each has a copy of
+  /// it and of the final norm, and both sum their gradients.
+  bool tied = false;
+  int owned_parts = 1;  ///< equal parts of each shard, each owned by one rank
+  int shard_parts = 1;  ///< every shard is padded so that this many parts are equal
+  int replicas = 1;     ///< that sum their gradients
+  bool clips = false;   ///< updates read the squares of all gradients
   /// n: ranks c n .. c n + n - 1 share the sequences of their micro-batches.
   int context = 1;
   int key_parts = 1;          ///< parts by heads in which keys of a block are gathered

@@ -34,6 +34,7 @@ struct Request {
   std::string folder{};  ///< from which a file in the spec is named
   int context = 1;       ///< n: so many neighbouring ranks of a group share their micro-batches
   int key_parts = 1;     ///< parts by heads in which keys of a block are gathered
+  bool tied = false;     ///< one matrix is embedding and LM head
   model::BlockCosts costs{};  ///< decide how many blocks each shard has; needed where ranks share
 
   int ranks_of_replica() const { return groups.ranks() / replicas; }

@@ -111,6 +111,13 @@ protected:
         {contributions(), 2 * contributions()}};
   }
 
+  /// The embeddings by what gives their gradient; tied, both ends give that of one matrix.
+  std::vector<Tensors> of_ends() const {
+    if (program_.tied)
+      return {{embedding().parts, {0, 2 * contributions()}}};
+    return {embedding(), head()};
+  }
+
   /// "micro-batch 1 of shard 2": a contribution to the gradient that an action is about.
   std::string contribution_text(Place p, std::int32_t number) const {
     const Action& a = at(p);
@@ -316,7 +323,8 @@ protected:
     const bool adds = at(p).accumulates, replaces = begins && !adds;
     // Others write different tensors of the slot.
     const bool apart = of_embeddings(slot.cls) || is_segment(at(p));
-    if (apart && !replaces && adds != written(p, gradient, tensors)) {
+    const Tensors all = of_embeddings(slot.cls) && program_.tied ? of_ends()[0] : tensors;
+    if (apart && !replaces && adds != written(p, gradient, all)) {
       if (adds)
         fail(exact_gradients, p, "adds to the gradient of the last step in {}", describe(slot));
       fail(exact_gradients, p, "overwrites what this step has added to {}", describe(slot));
@@ -352,7 +360,7 @@ protected:
                                                     : extent(p.rank, SlotClass::owned);
     need_gradient(p, gradient, range);
     for (const Tensors& tensors :
-        of_embeddings(a.payload) ? std::vector{embedding(), head()} : std::vector{shard(a.shard)})
+        of_embeddings(a.payload) ? of_ends() : std::vector{shard(a.shard)})
       for (const Piece& piece : content(p, gradient).pieces.within(range.common(tensors.parts)))
         if (const std::int32_t missing = piece.sum.first_missing(tensors.numbers.begin);
             missing < tensors.numbers.end)
@@ -377,7 +385,7 @@ protected:
     case Payload::squares: return need_gradient(p, operand, moved(a));
     case Payload::embeddings_gradient:
       need_gradient(p, operand, moved(a));
-      for (const Tensors& tensors : {embedding(), head()})
+      for (const Tensors& tensors : of_ends())
         if (extent(p.rank, a[operand].cls).meets(tensors.parts) && !written(p, operand, tensors))
           fail(exact_gradients,
               p,

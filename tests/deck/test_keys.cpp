@@ -33,6 +33,7 @@ heads|4|8
 head_dim|16|32
 kv_heads|1|2
 vocab|300|301
+tied|false|true
 ffn|17|18
 dtype|fp32|bf16
 grad_dtype|auto|fp32||dtype=bf16
@@ -102,6 +103,7 @@ head_dim=7|it must be even
 dtype=bf61|fp32, bf16; did you mean "bf16"
 grad_dtype=bf16 context_grad_dtype=bf16|auto, fp32
 recompute=all|block, keep-attention, none
+tied=yes tied=1|is not one of false, true
 attention=flash|auto, host, portable, cudnn
 transport=tcp|auto, mpi, nccl
 tokens_per_micro_batch=200|not a multiple of seq = 128; use for example 256
