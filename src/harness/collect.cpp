@@ -83,6 +83,12 @@ std::uint64_t at(const topology::BytesByLabel& bytes, const std::string& label) 
   return found == bytes.end() ? 0 : found->second;
 }
 
+/// Returns whether Kokkos takes it for itself, as scratch of its teams: it keeps that for all cases
+/// to come, and the first one would have it all.
+bool is_of_kokkos(const std::string& label) {
+  return label.starts_with("Kokkos::");
+}
+
 /// The bytes that Kokkos may allocate under each label.
 topology::BytesByLabel labels_of(const PlannedMemory& planned) {
   topology::BytesByLabel labels = {{kernels::library_label, planned.libraries},
@@ -133,16 +139,13 @@ RankMemory memory_of(const PlannedMemory& planned, const topology::MemoryTaken& 
   memory.measured[buffers] += at(taken.kokkos, comm::mpi::pinned_label);
   const topology::BytesByLabel labels = labels_of(planned);
   for (const auto& [label, bytes] : taken.kokkos)
-    if (!labels.contains(label))
+    if (!labels.contains(label) && !is_of_kokkos(label))
       memory.other += bytes;
   memory.process_begin = taken.process_begin;
   memory.process_peak = taken.process_peak;
   memory.device_used = taken.device_used;
   return memory;
 }
-
-/// Scratch of teams: Kokkos decides how much, and keeps it for later cases.
-constexpr const char* kokkos_scratch = "Kokkos::OpenMP::scratch_mem";
 
 std::uint64_t slack_of_kokkos() {
   constexpr std::uint64_t of_thread = std::uint64_t{1} << 20, of_device = std::uint64_t{64} << 20;
@@ -159,8 +162,8 @@ std::string excess(const PlannedMemory& planned, const topology::MemoryTaken& ta
   }
   topology::BytesByLabel beyond;
   for (const auto& [label, bytes] : taken.kokkos)
-    beyond[label] = less(bytes, at(labels, label));
-  beyond.erase(kokkos_scratch);
+    if (!is_of_kokkos(label))
+      beyond[label] = less(bytes, at(labels, label));
   if (sum_of(beyond) > slack_of_kokkos())
     return fmt::format(
         "Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
@@ -190,8 +193,9 @@ std::uint64_t blas_bytes(const model::Shape& shape) {
 }
 
 std::string leftover(topology::BytesByLabel kept, std::uint64_t grown, std::uint64_t beside) {
-  kept.erase(kernels::library_label);
-  kept.erase(kokkos_scratch);
+  std::erase_if(kept, [](const auto& of_label) {
+    return of_label.first == kernels::library_label || is_of_kokkos(of_label.first);
+  });
   if (sum_of(kept) > slack_of_kokkos())
     return fmt::format("after the case Kokkos still holds {}", largest(kept));
   if (kernels::on_host && grown > beside + slack_of_process)

@@ -59,9 +59,8 @@ struct PlannedMemory {
   engine::TransportMemory transport{};
 };
 
-/// Bytes allowed beyond the plan. Kokkos: small arrays of its own, for each thread on a host; the
-/// scratch of its teams is not counted. Process: first calls of libraries. docs/results.md names
-/// these.
+/// Bytes allowed beyond the plan. Kokkos: small arrays, for each thread on a host; what it takes
+/// for itself is not counted. Process: first calls of libraries. docs/results.md names these.
 std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 

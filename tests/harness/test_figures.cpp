@@ -185,6 +185,7 @@ TEST(Memory, OfARankIsKeptByKind) {
   const topology::MemoryTaken taken{.kokkos = {{"minitaw::tokens", 11},
                                         {"x", 12},
                                         {"y", 13},
+                                        {"Kokkos::OpenMP::scratch_mem", 14},
                                         {kernels::library_label, 100},
                                         {comm::mpi::pinned_label, 19}},
       .process_begin = 15,

@@ -208,6 +208,15 @@ def test_memory_of_a_process_is_what_plan_says():
                 assert not ours or peak == pytest.approx(expected["total"], abs=room)
 
 
+def test_memory_of_a_case_is_the_same_in_any_place():
+    """To the byte: what libraries keep from their first calls is not the first case's."""
+    output_of(run(2, "job.h5", **PAIR | {"transport": "auto,mpi"}))
+    with h5py.File("job.h5") as file:
+        first, second = (file[f"runs/{number:04}/memory"] for number in range(2))
+        for figure in ("measured", "other"):
+            assert (first[figure][()] == second[figure][()]).all(), figure
+
+
 def test_repetitions_run_in_random_order():
     """A row for each, in the order in which they ran."""
     seconds = -time.monotonic()
