@@ -293,7 +293,7 @@ std::string text_of(const CaseCost& plan) {
   const Case& c = plan.asked;
   const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
-                     "  model            {:.4g} parameters in {}, {}\n"
+                     "  model            {} parameters in {}, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP\n",
              plan.number,
              c.schedule,
@@ -306,7 +306,7 @@ std::string text_of(const CaseCost& plan) {
              c.shape.seq,
              c.shape.micro_batch,
              c.micro_batches,
-             1.0 * model::parameters(c.shape),
+             model::parameters(c.shape),
              counted(plan.shards, "shard"),
              name_of(c.shape.dtype),
              tokens,

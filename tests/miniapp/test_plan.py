@@ -9,7 +9,16 @@ import re
 import shlex
 
 import pytest
-from programs import JSON_HEAD, MEMORY_KINDS, MINITAW, minitaw, output_of, says, settings
+from programs import (
+    JSON_HEAD,
+    MEMORY_KINDS,
+    MINITAW,
+    REPOSITORY,
+    minitaw,
+    output_of,
+    says,
+    settings,
+)
 
 # six ranks in groups of three sizes, of which every other one has two blocks
 ODD = """groups = "1+2+3"
@@ -208,7 +217,39 @@ def test_the_text_has_the_figures_of_the_json():
     )
     # 9 blocks of 10752 numbers and two gains of 32, 100 rows and a gain of 32. FLOPs: 6 for each
     # number of the blocks, of the head's 50 rows, and of attention, 9 * 16 * 32.
-    says(text, "1.006e+05 parameters in 6 shards, bf16", "192 tokens, 0.0001186 TFLOP")
+    says(text, "100576 parameters in 6 shards, bf16", "192 tokens, 0.0001186 TFLOP")
+
+
+MODELS = REPOSITORY / "inputs/models"
+# Mistral Nemo: 32 heads of 128 are narrower than its hidden state
+NEMO = {"layers": 40, "hidden": 5120, "ffn": 14336, "vocab": 131072}
+PUBLISHED = [
+    ("llama-3.2-1b", {}, 1_235_814_400),
+    ("llama-3.1-8b", {}, 8_030_261_248),
+    ("llama-3.1-70b", {}, 70_553_706_496),
+    ("llama-3.1-405b", {}, 405_853_388_800),
+    ("qwen3-0.6b", {}, 596_049_920),
+    ("qwen3-8b", {}, 8_190_735_360),
+    ("qwen3-8b", NEMO, 12_247_782_400),
+    ("mistral-7b", {}, 7_248_023_552),
+    ("mistral-7b", {"vocab": 32000}, 7_241_732_096),
+]
+# Norms of queries and keys, which the program leaves out: two a block, of 128 weights.
+NORMS = {596_049_920: 28 * 2 * 128, 8_190_735_360: 36 * 2 * 128}
+
+
+@pytest.mark.parametrize("name, changes, published", PUBLISHED)
+def test_a_real_model_has_its_published_number_of_parameters(name, changes, published):
+    words = (MODELS / f"{name}.toml", *settings(ranks=8, groups=2, micro_batches=16, **changes))
+    expected = published - NORMS.get(published, 0)
+    found = cases(*words)
+    assert {case["settings"]["parameters"] for case in found} == {expected}
+    assert {case["settings"]["schedule"] for case in found} >= {"fsdp", "fsdp:hierarchical=on"}
+    says(accepted(*words), f" {expected} parameters in ")
+
+
+def test_each_deck_of_a_real_model_is_held_against_its_number():
+    assert {path.stem for path in MODELS.iterdir()} == {name for name, *_ in PUBLISHED}
 
 
 SHARED = {"schedule": "ddp", "ranks": 3, "groups": 1, "context": 3, "seq": 96, "micro_batches": 1}

@@ -13,6 +13,7 @@ from programs import (
     JSON_HEAD,
     MINITAW,
     MPIEXEC,
+    REPOSITORY,
     SMALL,
     call,
     on_ranks,
@@ -87,6 +88,25 @@ def test_a_repeated_step_has_the_same_bits():
     assert "reference" not in text and text.count(": same bits\n") == 2
     assert [case["settings"]["schedule"] for case in said["cases"]] == ["ddp", "tawpipe"]
     assert all(case["passes"] and case["deviations"] == [] for case in said["cases"])
+
+
+def test_a_real_model_runs_at_a_smaller_scale():
+    """Qwen3 0.6B with an eighth of its width: heads that are wider together than the hidden state,
+    and one matrix for embedding and head."""
+    smaller = {"layers": 3, "hidden": 128, "heads": 2, "kv_heads": 1, "ffn": 384, "vocab": 1000}
+    less = settings(**smaller, seq=26, dtype="fp32", steps=2)
+    said = json.loads(
+        output_of(
+            on_ranks(2, "verify", REPOSITORY / "inputs/models/qwen3-0.6b.toml", *less, "--json")
+        )
+    )
+    assert said["valid"] and said["verdict"].startswith("VALID: 5 cases agree with the serial ")
+    for case in said["cases"]:
+        asked = case["settings"]
+        assert (asked["head_dim"], asked["tied"]) == (128, "true")
+        # Of a block 2 x 128 columns each of queries and output, 128 of keys and of values.
+        block = 128 * (2 * 2 * 128 + 2 * 128 + 3 * 384) + 2 * 128
+        assert asked["parameters"] == 3 * block + 1000 * 128 + 128
 
 
 def test_a_late_rank_is_waited_for():
