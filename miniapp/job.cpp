@@ -2,7 +2,7 @@
 #include "job.hpp"
 #include <algorithm>
 #include <cstdlib>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <regex>
 #include <thread>
 #include "base/error.hpp"
@@ -21,17 +21,6 @@ int threads_of(const topology::Placement& place) {
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
   return std::max(1, std::min<int>(place.cores.size(), place.node_cores / here));
-}
-
-/// Executes `work` on every rank. If it fails on some, all throw, with the rank and its host.
-void agree_by_rank(int rank, const std::string& host, const std::function<void()>& work) {
-  harness::agree(MPI_COMM_WORLD, [&] {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      throw InputError("rank {} on {}: {}", rank, host, error.what());
-    }
-  });
 }
 
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
@@ -57,9 +46,11 @@ std::vector<std::string> gather(const std::string& text) {
 
 /// Lets all ranks learn of each other, of their nodes and devices. Kokkos starts afterwards.
 /// Collective.
-Site look_around(int rank, const JobFlags& flags) {
+Site look_around(const JobFlags& flags) {
   // 1. Nodes, cores, threads.
-  Site site{.place = comm::mpi::detect_placement(MPI_COMM_WORLD)};
+  std::optional<topology::Placement> found;
+  harness::agree(MPI_COMM_WORLD, [&] { found = comm::mpi::detect_placement(MPI_COMM_WORLD); });
+  Site site{.place = *found};
   const topology::Placement& place = site.place;
   site.threads = threads_of(place);
 
@@ -71,7 +62,10 @@ Site look_around(int rank, const JobFlags& flags) {
   site.hosts = record::HostNames(std::move(hosts), flags.hosts);
 
   // 3. Devices: ranks of a node take them in turn.
-  agree_by_rank(rank, site.hosts.text(place.node), [&] {
+  const auto agree = [&](const std::function<void()>& work) {
+    harness::agree(MPI_COMM_WORLD, work, site.hosts.text(place.node));
+  };
+  agree([&] {
     const std::vector<topology::Device> visible = topology::visible_devices();
     if (!visible.empty())
       site.device = visible[place.local_rank % visible.size()];
@@ -84,7 +78,11 @@ Site look_around(int rank, const JobFlags& flags) {
 
   // 5. Processors and adapters: one rank of each node looks. All nodes of scripts/cluster are one
   // machine.
-  const topology::Site mine = place.local_rank == 0 ? topology::look() : topology::Site();
+  topology::Site mine;
+  agree([&] {
+    if (place.local_rank == 0)
+      mine = topology::look();
+  });
   const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
   const std::vector<std::string> units = gather(text_of(site.device, site.threads));
   const std::vector<std::vector<int>> cores =
@@ -140,20 +138,33 @@ void end_without_mpi(const std::string& report) {
   std::_Exit(1);
 }
 
+using namespace std::chrono_literals;
+
+/// Ends the process some time later, even if a file or MPI does not answer.
+void end_in_any_case(int code) {
+  static constexpr auto most = 20s;
+  std::thread([code] {
+    std::this_thread::sleep_for(most);
+    std::_Exit(code);
+  }).detach();
+}
+
+/// Ends all ranks.
+[[noreturn]] void abort_job(int code) {
+  constexpr auto time_to_print = 2s;  // mpiexec drops output that it has not passed on by the end
+  std::this_thread::sleep_for(time_to_print);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
 /// Prints the report, or lets the instrument that knows the cause print it; records it; ends the
 /// job.
 void end_job(int rank,
     const harness::Instruments& instruments,
     const std::string& report,
     const MpiJob::Record& record) {
-  using namespace std::chrono_literals;
   constexpr auto time_to_record = 5s;  // rank 0 records before others end the job
-  constexpr auto time_to_print = 2s;   // mpiexec drops output that it has not passed on by the end
-  static constexpr auto most = 20s;    // for all of this, even if a file or MPI does not answer
-  std::thread([] {
-    std::this_thread::sleep_for(most);
-    std::_Exit(1);
-  }).detach();
+  end_in_any_case(1);
 
   const std::string words = fmt::format("rank {}: {}", rank, report);
   std::optional<std::string> cause;
@@ -165,8 +176,22 @@ void end_job(int rank,
   if (rank != 0)
     std::this_thread::sleep_for(time_to_record);
   record(cause.value_or("").empty() ? std::regex_replace(words, std::regex("\n *"), ", ") : *cause);
-  std::this_thread::sleep_for(time_to_print);
-  MPI_Abort(MPI_COMM_WORLD, 1);
+  abort_job(1);
+}
+
+/// What ranks must have read alike: one file on every node. Left out combinations say which file is
+/// missing.
+std::vector<std::string> files_of(const deck::Deck& deck) {
+  std::vector<std::string> files = deck.left_out;
+  for (const Case& c : deck.cases) {
+    files.push_back("schedule: " + c.schedule);
+    if (!c.data_sum.empty())
+      files.push_back(fmt::format("data: {} has the checksum {}", c.data, c.data_sum));
+  }
+  std::ranges::sort(files);
+  const auto twice = std::ranges::unique(files);
+  files.erase(twice.begin(), twice.end());
+  return files;
 }
 }  // namespace
 
@@ -186,7 +211,7 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
 }
 
 MpiJob::MpiJob(const comm::mpi::Environment& mpi, engine::Watchdog& dog, const JobFlags& given)
-    : Site(look_around(mpi.rank(), given)),
+    : Site(look_around(given)),
       flags(given),
       environment(mpi),
       watchdog(dog),
@@ -196,18 +221,36 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, engine::Watchdog& dog, const J
           {.step = {.watchdog = &watchdog, .waiting = waiting(place, threads)},
               .shared_devices = shared_devices,
               .timeline = flags.timeline,
-              .instruments = instruments}) {}
+              .instruments = instruments,
+              .host = hosts.text(place.node)}) {}
 
-deck::Deck MpiJob::read(const DeckOptions& deck) const {
+void MpiJob::agree(const std::function<void()>& work) const {
+  harness::agree(MPI_COMM_WORLD, work, hosts.text(place.node));
+}
+
+deck::Deck MpiJob::read(const DeckOptions& options) const {
+  watchdog.phase("reading the deck and its files");
   std::string text;
-  harness::agree(MPI_COMM_WORLD, [&] {
-    if (is_root())
-      text = deck::read_text(deck.path);
+  harness::agree_on_root(MPI_COMM_WORLD, [&] { text = deck::read_text(options.path); });
+  text = comm::mpi::broadcast(text, MPI_COMM_WORLD);
+  deck::Deck deck;
+  agree([&] {
+    deck = deck::make_deck(text,
+        options.path,
+        options.overrides,
+        {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters});
   });
-  return deck::make_deck(comm::mpi::broadcast(text, MPI_COMM_WORLD),
-      deck.path,
-      deck.overrides,
-      {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters});
+  const std::vector<std::string> files = files_of(deck);
+  const std::string of_first =
+      comm::mpi::broadcast(fmt::format("{}", fmt::join(files, "\n")), MPI_COMM_WORLD);
+  agree([&] {
+    for (const std::string& file : files)
+      if (of_first.find(file) == of_first.npos)
+        throw InputError(
+            "{}: rank 0 has read something else; use the same file on every node", file);
+  });
+  watchdog.pause();
+  return deck;
 }
 
 std::string MpiJob::head_text(const deck::Deck& deck) const {
@@ -252,35 +295,28 @@ int JobVerb::execute(const Invocation& invocation) {
   watchdog.phase("the start of MPI", patience);
   const comm::mpi::Environment environment(invocation.argc, invocation.argv);
   std::optional<MpiJob> mpi;  // outlives the handlers: its end may wait for other ranks
-  const auto ends_mpi = [&] {
-    watchdog.on_expiry(end_without_mpi);
-    watchdog.phase("the end of MPI", patience);
-  };
-  const auto told_by_first = [&](const std::exception& error, int code) {
-    if (environment.rank() == 0)
-      print_error(error.what());
-    ends_mpi();
-    return code;
-  };
+  int code = 0;
   try {
     mpi.emplace(environment, watchdog, flags_);
     watchdog.pause();
     mpi->record_by();
-    agree_by_rank(
-        environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
+    mpi->agree(kernels::require_one_layout);
     if (!flags_.share_devices)
-      harness::agree(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
-    const int code = work(invocation, *mpi);
-    ends_mpi();
-    return code;
-  } catch (const InputError& error) {
-    return told_by_first(error, 2);
+      harness::agree_on_root(MPI_COMM_WORLD, [&] { topology::require_own_devices(mpi->uuids); });
+    code = work(invocation, *mpi);
   } catch (const harness::AgreedError& error) {
-    return told_by_first(error, 1);
+    code = error.cause == harness::AgreedError::Cause::input ? bad_input_code : failure_code;
+    if (environment.rank() == 0)
+      print_error(error.what());
   } catch (const std::exception& error) {
-    print_error(fmt::format("rank {}: {}", environment.rank(), error.what()), false);
-    ends_mpi();
-    throw;  // the environment's end stops the other ranks
+    code = dynamic_cast<const InputError*>(&error) != nullptr ? bad_input_code : failure_code;
+    end_in_any_case(code);
+    const std::string host = mpi ? " on " + mpi->hosts.text(mpi->place.node) : "";
+    print_error(fmt::format("rank {}{}: {}", environment.rank(), host, error.what()));
+    abort_job(code);
   }
+  watchdog.on_expiry(end_without_mpi);
+  watchdog.phase("the end of MPI", patience);
+  return code;
 }
 }  // namespace minitaw::app

@@ -41,10 +41,14 @@ struct MpiJob : Site {
   /// Collective: every rank throws if one of them has no device.
   MpiJob(
       const comm::mpi::Environment& environment, engine::Watchdog& watchdog, const JobFlags& flags);
-  /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
+  /// The deck as rank 0 reads it, the same on every rank. Every rank throws if it cannot be used,
+  /// or if a rank has another file than rank 0 where the deck names one.
   deck::Deck read(const DeckOptions& deck) const;
 
   bool is_root() const { return environment.rank() == 0; }
+
+  /// harness::agree() in this job.
+  void agree(const std::function<void()>& work) const;
 
   /// Executes `work` on rank 0 and returns its result on every rank. Every rank throws if it fails.
   /// Collective.
@@ -52,10 +56,7 @@ struct MpiJob : Site {
   static auto on_root(const Work& work) {
     decltype(work()) result{};
     static_assert(std::is_trivially_copyable_v<decltype(result)>, "it travels as bytes");
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (comm::mpi::rank_in(MPI_COMM_WORLD) == 0)
-        result = work();
-    });
+    harness::agree_on_root(MPI_COMM_WORLD, [&] { result = work(); });
     comm::mpi::check_mpi(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD),
         "sharing what rank 0 has decided");
     return result;
@@ -86,7 +87,8 @@ class JobVerb : public Verb {
 public:
   using Verb::Verb;
   /// Executes work() inside MPI and Kokkos. An exception that all ranks agree on is printed by rank
-  /// 0 and becomes an exit code. Any other ends the job, because other ranks may wait for this one.
+  /// 0, and all return its exit code. Any other is printed by its rank, which aborts the job at
+  /// once with that code: others may wait for it.
   int execute(const Invocation& invocation) final;
 
 protected:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "record/provenance.hpp"
@@ -9,7 +11,6 @@
 
 namespace {
 using namespace minitaw;
-constexpr int bad_input = 2, failed = 1;
 
 /// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not
 /// started yet.
@@ -43,21 +44,31 @@ int run(int argc, char** argv) {
   require_verb(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);
   if (!help.empty() && is_root())
-    fmt::print("{}", help);
+    app::write_stdout(help);
   return help.empty() ? (*std::ranges::find_if(verbs, &app::Verb::is_chosen))->execute(invocation)
                       : 0;
 }
 }  // namespace
 
+/// A file that is opened later never takes the place of a standard stream that is closed. What is
+/// written there fails.
+void keep_streams_apart() {
+  int lowest = 0;
+  while (lowest >= 0 && lowest <= STDERR_FILENO)
+    lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(lowest);
+}
+
 int main(int argc, char** argv) {
+  keep_streams_apart();
   try {
     return run(argc, argv);
   } catch (const InputError& error) {
     if (is_root())
       app::print_error(error.what());
-    return bad_input;
+    return app::bad_input_code;
   } catch (const std::exception& error) {
     app::print_error(error.what(), false);
-    return failed;
+    return app::failure_code;
   }
 }

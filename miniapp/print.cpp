@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ std::string size_text(std::uint64_t bytes) {
 void print_error(std::string sentence, bool one_line) {
   if (one_line)
     std::ranges::replace(sentence, '\n', ' ');
-  fmt::print(stderr, "minitaw: {}\n", sentence);
+  std::fputs(fmt::format("minitaw: {}\n", sentence).c_str(), stderr);
 }
 
 void put(Json& object, std::string_view name, const Cell& cell) {
@@ -76,11 +77,20 @@ void write_json(const Invocation& invocation, const Json& said) {
   write_stdout(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void write_stdout(const std::string& text) {
+std::string try_stdout(const std::string& text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-    return;
-  if (errno != EPIPE)
-    throw InputError("standard output: {}", std::strerror(errno));
+    return {};
+  return fmt::format("standard output: {}", std::strerror(errno));
+}
+
+void write_stdout(const std::string& text) {
+  const std::string fault = try_stdout(text);
+  if (errno == EPIPE) {  // the parent ignores the signal
+    (void)std::signal(SIGPIPE, SIG_DFL);
+    (void)raise(SIGPIPE);
+  }
+  if (!fault.empty())
+    throw InputError(fault);
 }
 }  // namespace minitaw::app

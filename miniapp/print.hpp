@@ -38,11 +38,12 @@ TableColumn<Entry> setting_column(const std::string& name) {
 Json settings_json(const Case& c);
 /// Writes the object of --json, indented: program, schema and command, then `said`.
 void write_json(const Invocation& invocation, const Json& said);
-/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
-/// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)
-/// is no error.
+/// Writes to standard output at once. Returns why not all of it has arrived; empty: it has.
+[[nodiscard]] std::string try_stdout(const std::string& text);
+/// The same; throws InputError: data that are silently cut are worse than none. A reader that has
+/// seen enough (head) ends the program by SIGPIPE, without a word, as it ends other programs.
 void write_stdout(const std::string& text);
-/// One line on standard error: "minitaw: <sentence>".
+/// One line on standard error: "minitaw: <sentence>". Never throws.
 void print_error(std::string sentence, bool one_line = true);
 
 /// The power of 1024 that leaves a number below `most`.

@@ -52,10 +52,12 @@ private:
           std::filesystem::path(deck_.path).filename().replace_extension(".h5").string();
     if (!mpi.is_root())
       catch_signals_silently();
-    mpi.watchdog.phase("reading deck and result file");
     const deck::Deck deck = mpi.read(deck_);
-    for (const Case& c : deck.cases)
-      mpi.runner.require_possible(c);
+    mpi.watchdog.phase("reading the result file");
+    mpi.agree([&] {
+      for (const Case& c : deck.cases)
+        mpi.runner.require_possible(c);
+    });
     const int code = run_sweep(deck, options_, invocation, mpi);
     ignore_signals();
     return code;

@@ -25,8 +25,10 @@ public:
 
 private:
   int work(const Invocation& invocation, MpiJob& mpi) override {
-    if (!mpi.is_root())
-      return 0;
+    return mpi.on_root([&] { return tell(invocation, mpi); });
+  }
+
+  int tell(const Invocation& invocation, const MpiJob& mpi) const {
     const topology::Groups& nodes = mpi.place.nodes;
     const std::vector<std::string> shaped = record::shaped_links();
     if (json_) {

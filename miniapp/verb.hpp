@@ -12,6 +12,9 @@ class Option;
 }  // namespace CLI
 
 namespace minitaw::app {
+/// Exit codes; 0 is success.
+inline constexpr int failure_code = 1, bad_input_code = 2;
+
 struct Invocation {
   int& argc;
   char**& argv;

@@ -157,7 +157,7 @@ public:
   /// Compares every case with the serial reference, and that with the float64 model: losses,
   /// gradients, last weights. The exit code.
   int compare() {
-    require_judgement();
+    mpi_.agree([this] { require_judgement(); });
     for (const Case& c : deck_.cases)
       require_memory(
           c, memory_of_verify(c, c.steps), "with the serial and the float64 reference on rank 0 ");
@@ -177,9 +177,7 @@ public:
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const Case& c = cases[i];
       if (key != harness::reference_key(c))
-        harness::agree(MPI_COMM_WORLD, [&] {
-          if (!mpi_.is_root())
-            return;
+        harness::agree_on_root(MPI_COMM_WORLD, [&] {
           say(fmt::format(
               "# case {} of {}: its serial and its float64 reference\n", i + 1, cases.size()));
           reference = {};  // memory_of_verify() counts one at a time
@@ -246,8 +244,8 @@ private:
   }
 
   void require_memory(const Case& c, const ReferenceMemory& reference, const char* with) const {
-    harness::agree(MPI_COMM_WORLD, [&] {
-      const std::string reason = mpi_.is_root() ? budget_.reason_against(c, reference) : "";
+    harness::agree_on_root(MPI_COMM_WORLD, [&] {
+      const std::string reason = budget_.reason_against(c, reference);
       if (!reason.empty())
         throw InputError("verify, {} on {}: {}it {}; use a smaller model",
             c.schedule,
@@ -260,8 +258,7 @@ private:
   /// Prints a text at once, on rank 0 and unless JSON is asked for.
   void say(const std::string& text) const {
     if (mpi_.is_root() && !options_.json)
-      fmt::print("{}", text);
-    std::fflush(stdout);
+      (void)try_stdout(text);  // conclude() refuses what cannot be written
   }
 
   /// Writes what every rank has come to. The exit code.

@@ -80,9 +80,7 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   screen::Screening screening{.wiring = probe.wiring()};  // rank 0 has its values
   for (const screen::Quantity& quantity : probe.quantities())
     screening.measured.push_back({quantity});
-  harness::agree(MPI_COMM_WORLD, [&] {
-    if (!mpi.is_root())
-      return;
+  harness::agree_on_root(MPI_COMM_WORLD, [&] {
     for (int node = 0; node < mpi.place.nodes.count(); ++node)
       screening.nodes.push_back(mpi.hosts.text(node));
     if (!options.expect.empty())

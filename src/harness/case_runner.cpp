@@ -81,6 +81,28 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
   result.transport = result.asked.ranks == 1 ? "none" : runtime.transport().name();
 }
 
+using Cause = AgreedError::Cause;
+
+/// The cause of a failure and the message, in a text that travels; empty: there was none.
+std::string failure_of(const std::function<void()>& work) {
+  const auto text = [](Cause cause, const std::string& words) {
+    return static_cast<char>(cause) + words;
+  };
+  try {
+    work();
+  } catch (const InputError& e) {
+    return text(Cause::input, e.what());
+  } catch (const std::bad_alloc&) {
+    return text(Cause::memory, "out of memory");
+  } catch (const std::exception& e) {
+    return text(is_out_of_memory(e.what()) ? Cause::memory : Cause::other, e.what());
+  }
+  return {};
+}
+
+[[noreturn]] void throw_agreed(const std::string& failure, const std::string& of_rank = "") {
+  throw AgreedError(static_cast<Cause>(failure.front()), of_rank + failure.substr(1));
+}
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -91,28 +113,25 @@ void wait_for_all(MPI_Comm comm) {
       {&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = 10us, .longest_sleep = 2ms});
 }
 
-void agree(MPI_Comm comm, const std::function<void()>& work) {
-  // The kind of failure, 'i' (InputError), 'm' (memory) or 'o' (all else), then the message.
-  std::string mine;
-  try {
-    work();
-  } catch (const InputError& e) {
-    mine = std::string("i") + e.what();
-  } catch (const std::bad_alloc&) {
-    mine = "mout of memory";
-  } catch (const std::exception& e) {
-    mine = (is_out_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
-  }
+void agree(MPI_Comm comm, const std::function<void()>& work, const std::string& host) {
+  const std::string mine = failure_of(work);
   wait_for_all(comm);
   const auto [rank, first] = comm::mpi::first_text(mine, comm);
   if (first.empty())
     return;
-  const std::string words = first.substr(1);
-  if (first.front() == 'i')
-    throw InputError(words);
-  if (first.front() == 'm')
-    throw AgreedOutOfMemory(words);
-  throw AgreedError(words);
+  int alike = mine == first ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &alike, 1, MPI_INT, MPI_MIN, comm), "comparing errors");
+  if (alike != 0)
+    throw_agreed(first);
+  const std::string where = comm::mpi::broadcast(host, comm, rank);
+  throw_agreed(first, fmt::format("rank {}{}{}: ", rank, where.empty() ? "" : " on ", where));
+}
+
+void agree_on_root(MPI_Comm comm, const std::function<void()>& work) {
+  const std::string mine = comm::mpi::rank_in(comm) == 0 ? failure_of(work) : "";
+  wait_for_all(comm);
+  if (const std::string first = comm::mpi::broadcast(mine, comm); !first.empty())
+    throw_agreed(first);
 }
 
 CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
@@ -178,10 +197,6 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   CaseResult& result = outcome.result;
   result.asked = c;
   result.started = utc_now();
-  const auto failed = [&](Status status, const std::exception& why) {
-    result.status = status;
-    result.reason = why.what();
-  };
   phase("getting ready for a case");
   tell_between_cases();
   std::string left_behind;
@@ -189,20 +204,17 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     const Plan plan = agreed_plan(c);
     const Training none;  // for ranks that compare nothing
     const Training* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
-    agree(world_, [&] {
-      if (rank_ == 0 && reference != nullptr)
+    agree_on_root(world_, [&] {
+      if (reference != nullptr)
         reference = &references_.of(c);
     });
     topology::MemoryWatch watch;
     if (const auto begun = begin(plan, options_.step))
       outcome.stopped = execute(begun->running, reference, limits, watch, result);
     left_behind = leftover(watch.kept(), watch.process_growth(), blas_bytes(c.shape));
-  } catch (const AgreedOutOfMemory& e) {
-    failed(Status::oom, e);
   } catch (const AgreedError& e) {
-    failed(Status::error, e);
-  } catch (const InputError& e) {
-    failed(Status::error, e);
+    result.status = e.cause == Cause::memory ? Status::oom : Status::error;
+    result.reason = e.what();
   }
   // A rank without a part in the case waits here without limit.
   if (rank_ < c.ranks)
@@ -269,7 +281,7 @@ StopReason CaseRunner::execute(const RunningCase& running,
 
 Plan CaseRunner::agreed_plan(const Case& c) {
   Plan made;
-  agree(world_, [&] {
+  agreed([&] {
     if (rank_ < c.ranks)
       made = plan(c);
   });
@@ -281,7 +293,7 @@ std::unique_ptr<BegunCase> CaseRunner::begin(const Plan& plan, const engine::Ste
   check_mpi(MPI_Comm_split(world_, plan != nullptr ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
   std::unique_ptr<engine::Runtime> runtime;
-  agree(world_, [&] {
+  agreed([&] {
     if (plan != nullptr)
       runtime = std::make_unique<engine::Runtime>(plan, rank_, options);
   });

@@ -8,21 +8,22 @@
 #include "topology/memory.hpp"
 
 namespace minitaw::harness {
-/// A failure on some rank that every rank knows about: the job can continue.
+/// A failure on some rank that every rank knows about: the job can continue, or end in order. After
+/// any other exception of a rank nobody knows what the others wait for, so the job must be ended.
 struct AgreedError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+  enum class Cause : char { input, memory, other } cause;
 
-struct AgreedOutOfMemory : AgreedError {
-  using AgreedError::AgreedError;
+  AgreedError(Cause why, const std::string& what) : std::runtime_error(what), cause(why) {}
 };
 
 /// Barrier in which ranks sleep, so that they do not take cores from ranks that still compute.
 void wait_for_all(MPI_Comm comm);
 /// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws
-/// what the lowest failing rank threw, as InputError, AgreedOutOfMemory or AgreedError. Collective;
-/// `work` itself must not communicate.
-void agree(MPI_Comm comm, const std::function<void()>& work);
+/// AgreedError: what the lowest failing rank threw, after that rank and its `host` unless all
+/// failed alike. Collective; `work` itself must not communicate, or else fail on all ranks.
+void agree(MPI_Comm comm, const std::function<void()>& work, const std::string& host = "");
+/// The same for work of rank 0 alone.
+void agree_on_root(MPI_Comm comm, const std::function<void()>& work);
 
 /// Reason for stopping a case before its end, in ascending priority.
 enum class StopReason : int { no, time_limit, signal };
@@ -46,6 +47,7 @@ struct RunnerOptions {
   /// Results keep when every action of one step ran.
   bool timeline = false;
   Instruments instruments{};
+  std::string host{};  ///< of this rank, for messages
 };
 
 /// A case on a rank that has a part in it. Its end tells instruments, also after an exception.
@@ -106,6 +108,9 @@ private:
       const Limits& limits,
       topology::MemoryWatch& watch,
       CaseResult& result);
+
+  void agreed(const std::function<void()>& work) { agree(world_, work, options_.host); }
+
   void phase(const std::string& name);
   void pause();
 

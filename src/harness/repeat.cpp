@@ -78,7 +78,8 @@ Case repeatable(Case c) {
 }  // namespace
 
 std::vector<std::string> CaseRunner::repeat(const Case& asked, int times) {
-  const Case c = repeatable(asked);
+  Case c;
+  agreed([&] { c = repeatable(asked); });
   engine::StepOptions options = options_.step;
   options.repeatable = true;
   options.fill = std::byte{0};

@@ -85,7 +85,7 @@ TEST_F(Repeat, NamesTheRankThatComputesWithAnotherBit) {
 
 TEST_F(Repeat, RefusesSumsWithoutAFixedOrder) {
   for (const char* text : {"ddp attention=cudnn", "ddp transport=nccl"})
-    EXPECT_THROW((void)job_.repeat(case_of(text), 2), InputError) << text;
+    EXPECT_THROW((void)job_.repeat(case_of(text), 2), AgreedError) << text;
 }
 }  // namespace
 }  // namespace minitaw::harness

@@ -145,7 +145,7 @@ TEST_F(Verification, AnInputErrorOnOneRankIsOneOnAll) {
   const std::string missing = "/nonexistent/text";
   if (rank_ > 0)
     c.data = missing;
-  EXPECT_THROW((void)job_.verify(c, 1, reference_of(c)), InputError);
+  EXPECT_THROW((void)job_.verify(c, 1, reference_of(c)), AgreedError);
   const CaseResult result = job_.run(c, {}).result;
   EXPECT_EQ(result.status, Status::error);
   EXPECT_THAT(result.reason, testing::HasSubstr(missing));
@@ -154,23 +154,41 @@ TEST_F(Verification, AnInputErrorOnOneRankIsOneOnAll) {
 TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD),
             first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
-  const auto agreed = [&](const auto& error) {
-    return [&] {
-      agree(MPI_COMM_WORLD, [&] {
-        if (rank == first)
-          throw error;
-        if (rank > first)
-          throw std::logic_error("of another rank");
-      });
-    };
+  using enum AgreedError::Cause;
+  const auto expect = [](AgreedError::Cause cause, const std::string& words, const auto& work) {
+    try {
+      work();
+      ADD_FAILURE() << words;
+    } catch (const AgreedError& error) {
+      EXPECT_EQ(error.what(), words);
+      EXPECT_EQ(error.cause, cause);
+    }
   };
-  using test::refusal_of;
-  EXPECT_EQ(refusal_of(agreed(InputError("no such file"))), "no such file");
-  EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
+  const auto expect_all = [&](AgreedError::Cause cause, const auto& error) {
+    const auto fail_from = [&](int from) {
+      return [&, from] {
+        if (rank >= from)
+          throw error;
+      };
+    };
+    const std::string words = cause == memory && error.what() == std::string("std::bad_alloc")
+                                  ? "out of memory"
+                                  : error.what();
+    const std::string host = fmt::format("node {}", rank);
+    expect(cause, words, [&] { agree(MPI_COMM_WORLD, fail_from(0), host); });
+    expect(cause, words, [&] { agree_on_root(MPI_COMM_WORLD, fail_from(0)); });
+    const std::string of_rank = first > 0 ? "rank 1 on node 1: " : "";
+    expect(cause, of_rank + words, [&] { agree(MPI_COMM_WORLD, fail_from(first), host); });
+  };
+  expect_all(input, InputError("no such file"));
+  expect_all(memory, std::bad_alloc());
   for (const char* words :
       {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
-    EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::runtime_error(words))), words);
-  EXPECT_EQ(refusal_of<AgreedError>(agreed(std::runtime_error("it broke"))), "it broke");
+    expect_all(memory, std::runtime_error(words));
+  expect_all(other, std::runtime_error("it broke"));
+  const auto fail_otherwise = [&] { throw InputError("rank {} failed", rank); };
+  const std::string of_first = first > 0 ? "rank 0: " : "";
+  expect(input, of_first + "rank 0 failed", [&] { agree(MPI_COMM_WORLD, fail_otherwise); });
 }
 
 TEST_F(Verification, StopsAfterAStepForTheGravestReasonOfAnyRank) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/predict/network.hpp"
+#include <csignal>
 #include <fmt/format.h>
 #include <list>
 #include <simgrid/kernel/Timer.hpp>
@@ -21,7 +22,13 @@ sg::Engine& engine() {
     static char program[] = "minitaw", quiet[] = "--log=root.thresh:error";
     static char* arguments[] = {program, quiet, nullptr};
     int count = 2;
+    // Its handlers call an interrupt a segmentation fault.
+    struct sigaction interrupt{}, fault{};
+    sigaction(SIGINT, nullptr, &interrupt);
+    sigaction(SIGSEGV, nullptr, &fault);
     auto* const engine = new sg::Engine(&count, arguments);  // lives until the process ends
+    sigaction(SIGINT, &interrupt, nullptr);
+    sigaction(SIGSEGV, &fault, nullptr);
     for (const char* setting :
         {"network/model:CM02", "network/TCP-gamma:0", "network/crosstraffic:0"})
       sg::Engine::set_config(setting);

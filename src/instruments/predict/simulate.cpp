@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <deque>
 #include <exception>
@@ -12,6 +13,7 @@
 #include <numeric>
 #include <ranges>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -254,6 +256,7 @@ void apart(const std::function<void()>& work) {
   if (child < 0)
     throw std::runtime_error("no process for a prediction");
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who has asked may be interrupted
     int code = 1;
     try {
       work();
