@@ -44,11 +44,14 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
     const std::int64_t planned = std::min(tokens, model::most_gain_sums);
     sums = std::max(sums, (planned - kernels::rmsnorm_chunks(tokens)) * shape.hidden);
   }
-  const bool kept =
-      shape.shares_sequences() && runtime.model().attention().kernel == kernels::Attention::host;
+  const model::BlockRegions scratch =
+      model::plan_workspace(layout, schedule::duties_of(runtime.own_program())).block;
+  const auto [begin, bytes] = scratch[model::Intermediate::delta];
+  const model::Region& product = scratch[model::Intermediate::product];
+  const bool kept = begin + bytes > product.offset + product.bytes &&
+                    runtime.model().attention().kernel == kernels::Attention::host;
   // 512: this region and the one before it are rounded up.
-  const std::size_t delta = kept ? shape.tokens() * shape.heads * sizeof(float) + 512 : 0;
-  return std::max(static_cast<std::size_t>(sums) * sizeof(float), delta);
+  return std::max<std::size_t>(sums * sizeof(float), kept ? bytes + 512 : 0);
 }
 
 /// Compares the first step's loss and every gradient tensor with the serial reference. Collective.

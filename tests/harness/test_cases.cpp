@@ -75,11 +75,12 @@ TEST_F(Cases, OfEveryScheduleComputeWhatOneRankDoes) {
     std::string groups = turn % 2 == 1 && ranks_ > 4 ? "1+1+1+1+*" : ranks_ > 1 ? "1+*" : "1";
     if (schedule.find("hierarchical") != schedule.npos)
       groups = std::to_string(ranks_ % 2 == 0 ? 2 : ranks_);
-    expect_right(fmt::format("{} groups={} layers={} micro_batches={}",
+    expect_right(fmt::format("{} groups={} layers={} micro_batches={} head_dim={}",
                      schedule,
                      groups,
                      2 * ranks_ + turn % 2,
-                     ranks_ * (1 + turn % 3)),
+                     ranks_ * (1 + turn % 3),
+                     turn % 4 < 2 ? 6 : 10),
         job_);
   }
 }
@@ -121,6 +122,16 @@ const std::string rows =
 6 zb2 context=2 seq=20 recompute=keep-attention
 8 tawpipe groups=2 context=4 context_parts=2 seq=24
 8 fsdp:hierarchical=on groups=4 replicas=2 context=2 seq=20 clip_norm=1
+)"
+    // heads that are wider, or narrower, than hidden / heads
+    R"(
+1 serial head_dim=2 dtype=bf16
+2 fsdp context=2 context_parts=2 seq=20 head_dim=10 recompute=keep-attention
+2 zb1:slices=3 seq=26 head_dim=10 recompute=none
+2 1f1b:slices=3 context=2 seq=52 head_dim=2
+3 tawpipe groups=1+2 head_dim=10 dtype=bf16 recompute=none
+4 tawpipe groups=2 context=2 seq=20 head_dim=2
+4 zbv layers=8 context=2 seq=20 head_dim=10
 )"
     // slices, alone and of shared sequences
     R"(
