@@ -64,7 +64,8 @@ private:
         program_.owned_parts,
         program_.embeddings_parts,
         program_.replicas});
-    if (least < 1 || (program_.embeddings_split && program_.embeddings_parts != 2))
+    if (least < 1 ||
+        (program_.embeddings_split && (program_.embeddings_parts != 2 || program_.tied)))
       fail(exact_gradients,
           place_,
           "the numbers of replicas, shards, micro-batches, parts and slices do not fit");

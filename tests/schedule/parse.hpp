@@ -137,6 +137,8 @@ inline Program parse_program(const std::string& text) {
       words >> program.even_slices;
     else if (key == "embeddings_split")
       words >> program.embeddings_split;
+    else if (key == "tied")
+      words >> program.tied;
     else if (key == "blocks")
       for (int blocks = 0; words >> blocks;)
         program.blocks.push_back(blocks);

@@ -6,8 +6,8 @@
 /// A training step on made-up numbers, done plainly: what any program must compute.
 namespace minitaw::schedule::reference {
 using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard, or two per part of the embeddings. Gradients
-/// add, all else is mixed beyond recognition.
+/// A buffer: a number, or one per part of a shard, or two per part of the embeddings, one if they
+/// are tied. Gradients add, all else is mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
 /// What a number is mixed from begins with what it is.
@@ -54,16 +54,20 @@ Number mix(Number what, const auto&... with) {
 }
 
 // The embeddings. A part has a number of the embedding and one of final norm and head; split in
-// two, either part has both of one of them.
+// two, either part has both of one of them. Tied, a number is of both.
 
-inline bool of_head(const Program& p, int number) {
-  return (p.embeddings_split ? number / 2 : number % 2) == 1;
+inline bool is_of(const Program& p, int number, bool head) {
+  return p.tied || ((p.embeddings_split ? number / 2 : number % 2) == 1) == head;
+}
+
+inline int numbers_of_part(const Program& p) {
+  return p.tied ? 1 : 2;
 }
 
 inline Buffer end_of(const Program& p, const Buffer& embeddings, bool head) {
   Buffer result;
   for (int i = 0; i < std::ssize(embeddings); ++i)
-    if (of_head(p, i) == head)
+    if (is_of(p, i, head))
       result.push_back(embeddings[i]);
   return result;
 }
@@ -72,7 +76,7 @@ inline Buffer end_of(const Program& p, const Buffer& embeddings, bool head) {
 
 inline int width(const Program& p, SlotClass cls) {
   if (of_embeddings(cls))
-    return 2 * p.embeddings_parts;
+    return numbers_of_part(p) * p.embeddings_parts;
   return row_of(cls).data == Data::shard ? p.shard_parts : 1;
 }
 
@@ -115,8 +119,9 @@ inline void compute(
   const auto extended = [&](std::size_t k, Number x) {
     return (out(k) = {mix(a.extends ? in(k) : 0, x)})[0];
   };
+  const int n = numbers_of_part(p);
   const Run of_update =
-      of_embeddings(a.payload) ? Run{2 * s, 2 * s + 2} : kept_run(p, r, SlotClass::owned);
+      of_embeddings(a.payload) ? Run{n * s, n * (s + 1)} : kept_run(p, r, SlotClass::owned);
   const auto restore = [&](std::size_t k) { out(k) = held[k]; };
   switch (a.kind) {
   case embed: out(0) = {mix(embedded, m, end_of(p, held[1], false))}; break;
@@ -131,7 +136,7 @@ inline void compute(
     out(0) = {mix(lost, in(0), m, head)};
     restore(2);
     for (int i = 0; i < std::ssize(held[2]); ++i)
-      if (of_head(p, i))
+      if (is_of(p, i, true))
         add_to(2, i, mix(head_gradient, in(0), m, head, i));
     break;
   }
@@ -149,7 +154,7 @@ inline void compute(
   case embed_backward:
     restore(1);
     for (int i = 0; i < std::ssize(held[1]); ++i)
-      if (!of_head(p, i))
+      if (is_of(p, i, false))
         add_to(1, i, mix(embedding_gradient, in(0), m, i));
     break;
   case square:
@@ -213,8 +218,9 @@ inline std::vector<Buffer> last_weights(const Program& p) {
         x = mix(returned, x, states[k][s], weights[s], s);
       }
       for (int i = 0; i < std::ssize(gradients.back()); ++i)
-        gradients.back()[i] += of_head(p, i) ? mix(head_gradient, top, first + k, head, i)
-                                             : mix(embedding_gradient, x, first + k, i);
+        gradients.back()[i] +=
+            (is_of(p, i, true) ? mix(head_gradient, top, first + k, head, i) : 0) +
+            (is_of(p, i, false) ? mix(embedding_gradient, x, first + k, i) : 0);
     }
   }
   Number squares = 0;

@@ -102,8 +102,8 @@ inline Specs other_specs() {
 }
 
 /// Calls `visit` for one in `stride` of the requests for P ranks: every spec, grouping, number of
-/// replicas and of ranks that share sequences. Numbers of micro-batches and layers, and clipped
-/// gradients, take turns; pipelines take any number of micro-batches.
+/// replicas and of ranks that share sequences. Numbers of micro-batches and layers, clipped
+/// gradients and tied embeddings take turns; pipelines take any number of micro-batches.
 void for_each_request(int ranks, const Specs& specs, int stride, const auto& visit) {
   const std::vector<int> layers = {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
   std::size_t turn = 0;
@@ -124,19 +124,21 @@ void for_each_request(int ranks, const Specs& specs, int stride, const auto& vis
               shards_per_rank(request.spec) * request.ranks_of_replica());
           request.clips = turn % 4 == 0;
           request.key_parts = context > 1 ? n : 1;
+          request.tied = turn % 7 < 3;
           if (is_buildable(request) && turn++ % stride == 0)
             visit(request);
         }
 }
 
 inline std::string name_of(const Request& request) {
-  return fmt::format("{} on {}, {} micro-batches, {} layers, {} replicas, context {}{}",
+  return fmt::format("{} on {}, {} micro-batches, {} layers, {} replicas, context {}{}{}",
       to_text(request.spec),
       request.groups.text(),
       request.micro_batches,
       request.layers,
       request.replicas,
       request.context,
-      request.clips ? ", clipped" : "");
+      request.clips ? ", clipped" : "",
+      request.tied ? ", tied" : "");
 }
 }  // namespace minitaw::schedule::shapes

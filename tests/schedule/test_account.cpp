@@ -166,6 +166,62 @@ TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
   EXPECT_EQ(moved[1], 2 * moved[0]);
 }
 
+/// What each rank has of tied embeddings, and updates; bytes that all send of them.
+struct TiedByHand {
+  const char* spec;
+  Groups groups;
+  int replicas, context;
+  std::vector<std::size_t> elements, updated;
+  std::uint64_t bytes;
+};
+
+// A matrix of 37 x 12 = 444 (448) and a gain: 512 elements. Two ranks that sum 512 numbers in fp32
+// send 4096 bytes; that scatter their sum, 2048; that gather 512 in bf16, 1024.
+const std::vector<TiedByHand> tied_by_hand = {
+    {"1f1b", Groups({3}), 1, 1, {512, 0, 512}, {512, 0, 512}, 4096},
+    // over replicas of each end, and between the ends of each replica
+    {"zb1", Groups({2, 2}), 2, 1, {512, 512}, {512, 512}, 2 * 4096 + 2 * 4096},
+    // inside of both context groups, and between their ranks of one number
+    {"zb2", Groups({4}), 1, 2, {512, 512, 512, 512}, {512, 512, 512, 512}, 2 * 4096 + 2 * 4096},
+    {"zbv", Groups({2}), 1, 1, {512, 0}, {512, 0}, 0},
+    {"ddp", Groups({2}), 1, 1, {512, 512}, {512, 512}, 4096},
+    {"fsdp", Groups({2}), 1, 1, {512, 512}, {256, 256}, 2048 + 1024},
+    {"tawpipe", Groups({1, 1}), 1, 1, {512, 512}, {256, 256}, 2048 + 1024},
+    {"weipipe", Groups({2}), 1, 1, {512, 512}, {256, 256}, 2048 + 1024}};
+
+TEST(MemoryAccount, TiedEmbeddingsAreOneMatrixOnEachRankThatHasThem) {
+  model::Shape shape{4, 12, 3, 1, 7, 37, 4, 3, model::Dtype::bf16};
+  shape.tied = true;
+  for (const auto& [spec, groups, replicas, context, elements, updated, moved] : tied_by_hand) {
+    SCOPED_TRACE(spec);
+    shape.context.count = context;
+    const Program program = build({.spec = parse_spec(spec),
+        .groups = groups,
+        .micro_batches = 4,
+        .layers = 4,
+        .replicas = replicas,
+        .context = context,
+        .tied = true,
+        .costs = model::block_costs(shape)});
+    const Layout layout = model::make_layout(shape, cut_of(program));
+    std::vector<std::size_t> weights, gradients, states;
+    for (int r = 0; const Footprint& f : memory(program, layout)) {
+      std::map<char, std::size_t> found;
+      for (const auto& [slot, bytes] : f.slots)
+        found[letter_of(slot.cls)] += bytes;
+      weights.push_back(found['e'] / 2);
+      gradients.push_back(found['f'] / 4);
+      const bool updates = f.optimiser.size() > program.ranks[r++].owned_shards.size();
+      states.push_back(updates ? f.optimiser.back() / 12 : 0);
+    }
+    EXPECT_EQ(weights, elements);
+    EXPECT_EQ(gradients, elements);
+    EXPECT_EQ(states, updated);
+    const Groups all({groups.ranks()});
+    EXPECT_EQ(bytes(program, layout).inside(all, Traffic::embeddings), moved);
+  }
+}
+
 /// Around the six ranks goes a number, to its sum and back to all, through a lane that sums nothing
 /// else.
 TEST(MemoryAccount, ClippingMovesOneNumberThatEveryRankHas) {

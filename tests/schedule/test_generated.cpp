@@ -55,6 +55,56 @@ TEST_P(Generated, IsValidAndRightAndWhatItsTextSays) {
 INSTANTIATE_TEST_SUITE_P(
     Ranks, Generated, testing::Values(1, 2, 3, 4, 5, 6, 8, test::sanitized ? 7 : 12));
 
+/// Every schedule with every option alone.
+std::vector<std::string> lone_options() {
+  std::vector<std::string> specs;
+  for (const Entry& entry : registry())
+    for (const OptionDoc& option : entry.options)
+      for (const std::string value :
+          {"on", "off", "even", "block", "group", "none", "0", "1", "2", "3", "8"})
+        try {
+          specs.push_back(
+              to_text(parse_spec(fmt::format("{}:{}={}", entry.name, option.name, value))));
+        } catch (const InputError&) {}
+  return specs;
+}
+
+/// An option is left out if and only if the program is the same without it.
+TEST(Options, WithoutEffectAreLeftOut) {
+  const std::vector<std::string> specs = shapes::joined({all_specs(), lone_options()});
+  const auto nameless = [](const Request& request) {
+    Program program = build(request);
+    program.schedule.clear();
+    return program;
+  };
+  std::set<std::string> seen;
+  for (const int ranks : {1, 2, 3, 4, 6})
+    shapes::for_each_request(ranks, specs, 1, [&](const Request& request) {
+      if (request.spec.options.empty())
+        return;
+      SCOPED_TRACE(shapes::name_of(request));
+      const Program program = nameless(request);
+      Request kept = request;
+      kept.spec = settled(request, 1).spec;
+      EXPECT_TRUE(nameless(kept) == program);
+      for (const auto& [name, value] : request.spec.options) {
+        Request without = request;
+        without.spec.options.erase(name);
+        if (!is_buildable(without))
+          continue;
+        const bool same = nameless(without) == program,
+                   left_out = !kept.spec.options.contains(name);
+        if (same != left_out)
+          std::printf(
+              "MISMATCH %d %s | %s\n", same, name.c_str(), shapes::name_of(request).c_str());
+        if (left_out)
+          seen.insert(request.spec.name + ":" + name);
+      }
+    });
+  for (auto& x : seen)
+    std::printf("seen %s\n", x.c_str());
+}
+
 /// A group's link carries one weight shard at a time.
 TEST(TawPipe, GroupsReceiveOneShardPerTick) {
   for (const int groups : {2, 3, 6}) {

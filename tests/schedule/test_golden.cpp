@@ -16,14 +16,21 @@ std::string content_of(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-const std::vector<std::tuple<std::string, std::vector<int>, int, int>> goldens = {
-    {"fsdp", {2, 2}, 4, 1}, {"tawpipe", {2, 1}, 3, 3}, {"weipipe", {2}, 2, 2}, {"zb1", {3}, 3, 3}};
-
 TEST(Golden, ProgramsAreWhatTheRulesGenerate) {
-  for (const auto& [schedule, groups, micro_batches, layers] : goldens) {
-    const std::string text =
-        to_text(build({parse_spec(schedule), Groups(groups), micro_batches, layers}));
-    const std::string file = MINITAW_DATA "/golden/" + schedule + ".txt";
+  const std::vector<std::tuple<std::string, Request>> goldens = {
+      {"fsdp", {parse_spec("fsdp"), Groups({2, 2}), 4, 1}},
+      {"tawpipe", {parse_spec("tawpipe"), Groups({2, 1}), 3, 3}},
+      {"weipipe", {parse_spec("weipipe"), Groups({2}), 2, 2}},
+      {"zb1", {parse_spec("zb1"), Groups({3}), 3, 3}},
+      {"tied",
+          {.spec = parse_spec("1f1b"),
+              .groups = Groups({1, 1}),
+              .layers = 2,
+              .clips = true,
+              .tied = true}}};
+  for (const auto& [name, request] : goldens) {
+    const std::string text = to_text(build(request));
+    const std::string file = MINITAW_DATA "/golden/" + name + ".txt";
     if (std::getenv("MINITAW_RENEW_GOLDEN") != nullptr)
       std::ofstream(file, std::ios::binary) << text;
     EXPECT_EQ(text, content_of(file)) << file;

@@ -104,7 +104,7 @@ TEST_F(Orders, AreComparedWithTheDeckAndKnownByTheirSum) {
   EXPECT_THAT(said(request(3, 1, 4)), Says({"ranks: a.csv", "use ranks = 2"}));
   EXPECT_THAT(said(request(4, 4, 2, 2)), Says({"use micro_batches = 2"}));
   EXPECT_THAT(said(request(2, 1, 1)), Says({"use layers = 2"}));
-  right.spec = settled(right, 1);
+  right.spec = settled(right, 1).spec;
   EXPECT_THAT(to_text(right.spec), testing::MatchesRegex("csv:file=a.csv:sum=[0-9a-f]+"));
   EXPECT_EQ(said(right), "");
   write("0F0,,0I0,0W0\n1F0,1B0\n");

@@ -85,6 +85,19 @@ relay | dembed m0 x0 f0 => embed m0 x0 e0 | f0 still holds a gradient
 slices | dembed m1.1 x0 +f0 => embed m1.1 x0 e0 | of the embedding is missing
 relay | shards 2~ => shards 2~clips 1~ | needs the squares of all gradients
 clipped | EG0 f0 +n0 => EG0 f0 n0 | lacks the squares of a gradient
+tied | 4 gradients_group all_reduce EG f0 @ends0 after compute:4~ =>
+  | 4 gradients_group all_reduce EG f0 @ends0 after compute:2~ => | after gradients_group:1 =>
+  | in embeddings' accumulator f0, micro-batch 0 of the embedding is missing
+tied | @ends0 after compute:4 => @ends0 after compute:4~ 4 gradients_group all_reduce EG f0 @ends0
+  | @ends0 after compute:2 => @ends0 after compute:2~ 4 gradients_group all_reduce EG f0 @ends0
+  | after gradients_group:1 => after gradients_group:2
+  | counts micro-batch 0 of the embedding twice
+tied | dembed m0 x0 f0 => dembed m0 x0 +f0 | adds to the gradient of the last step
+tied_end | dembed m0 x0 +f0 => dembed m0 x0 f0 | overwrites what this step
+tied_clipped | square G1 t0 n0~ => square G1 t0 n0~
+  4 compute square EG0 f0 +n0 after gradients_group:1~
+  | @world after compute:4 => @world after compute:5 | counts the squares of a gradient twice
+pipeline | embeddings_split 1~ => embeddings_split 1~tied 1~ | slices do not fit
 pipeline | W s0 m0 a0 b0 t0 => W s1 m0 a0 b0 t0 | t0 belongs to shard 0
 pipeline | 5 compute update W1 h0 t0~ => | h0 is not updated as a whole
 pipeline | 5 compute update E1 e0 f0~ => | e0 is not updated as a whole
@@ -141,6 +154,14 @@ std::vector<std::string> split(const std::string& text, const std::string& by) {
   return parts;
 }
 
+std::string tied(int ranks, bool clips = false) {
+  return text_of({.spec = parse_spec("1f1b"),
+      .groups = Groups({ranks}),
+      .layers = ranks,
+      .clips = clips,
+      .tied = true});
+}
+
 /// `text` after a change of the table, whose first part must occur in it.
 std::string changed(std::string text, std::string change) {
   std::ranges::replace(change, '~', '\n');
@@ -168,6 +189,9 @@ TEST(Validate, RefusesADefectByItsRule) {
       {"group", plain("tawpipe", 2)},
       {"replicas", plain("1f1b", 2, 2)},
       {"clipped", plain("zb1", 1, 1, true)},
+      {"tied", tied(2)},
+      {"tied_end", tied(1)},
+      {"tied_clipped", tied(2, true)},
       {"slices", text_of({parse_spec("zb1:slices=2"), Groups({1}), 2, 1})},
       {"shared", sharing("1f1b", 2, 2)},
       {"stages", sharing("1f1b", 4, 2)},
