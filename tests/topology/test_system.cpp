@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdlib>
 #include "fixtures.hpp"
+#include "topology/control_groups.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::topology {
@@ -13,6 +14,46 @@ TEST_F(SystemFiles, HaveLinesAndEntries) {
   EXPECT_EQ(entry_of(file, "ID="), std::nullopt);
   EXPECT_EQ(line_of(file), "PRETTY_NAME=Debian");
   EXPECT_EQ(line_of(path("none")), "");
+}
+
+struct ControlGroups : test::InFolder {
+  using Folders = std::vector<std::filesystem::path>;
+
+  [[nodiscard]] Folders of(const std::string& controller) const {
+    return control_groups(controller, folder_);
+  }
+};
+
+TEST_F(ControlGroups, OfBothVersionsAreThoseOfTheProcessAndThoseAround) {
+  write("cgroup", "4:cpu,cpuacct:/a/job\n2:name=systemd:/cpu\n3:memory:/m\n0::/slice/step\n");
+  write("mountinfo",
+      "27 1 254:0 / / rw - ext4 /dev/vda rw\n"
+      "32 31 0:29 / /c/cpu rw shared:9 master:1 - cgroup cgroup rw,cpuacct,cpu\n"
+      "33 31 0:30 / /c/memory rw - cgroup cgroup rw,memory\n"
+      "40 31 0:37 / /c/systemd rw - cgroup cgroup rw,name=systemd\n"
+      "41 31 0:38 / /c/unified rw - cgroup2 cgroup2 rw\n");
+  const Folders unified = {"/c/unified/slice/step", "/c/unified/slice", "/c/unified"};
+  Folders expected = {"/c/cpu/a/job", "/c/cpu/a", "/c/cpu"};
+  expected.insert(expected.end(), unified.begin(), unified.end());
+  EXPECT_EQ(of("cpu"), expected);
+  expected = {"/c/memory/m", "/c/memory"};
+  expected.insert(expected.end(), unified.begin(), unified.end());
+  EXPECT_EQ(of("memory"), expected);
+  EXPECT_EQ(of("pids"), unified);
+}
+
+/// A container sees its own group as the first one, whatever its name outside.
+TEST_F(ControlGroups, OfAContainerBeginWithItsOwn) {
+  write("mountinfo", "32 31 0:29 /docker/7 /c/cpu rw - cgroup cgroup rw,cpu\n");
+  write("cgroup", "4:cpu:/docker/7/job\n");
+  EXPECT_EQ(of("cpu"), (Folders{"/c/cpu/job", "/c/cpu"}));
+  for (const char* group : {"/docker/7", "/docker/77", "/", "/../8"}) {
+    write("cgroup", std::string("4:cpu:") + group + "\n");
+    EXPECT_EQ(of("cpu"), Folders{"/c/cpu"}) << group;
+  }
+  write("mountinfo", "32 31 0:29 /../.. /c rw - cgroup2 cgroup2 rw\n");
+  write("cgroup", "0::/\n");
+  EXPECT_EQ(of("cpu"), Folders{"/c"});
 }
 
 /// What ranks hear for whom MPI knows `ranks`, where the launcher of these has set variables.
