@@ -25,11 +25,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-Case = namedtuple("Case", "layers hidden heads kv_heads head_dim ffn vocab seq micro_batch seed")
+SIZES = "layers hidden heads kv_heads head_dim ffn vocab seq micro_batch seed"
+Case = namedtuple("Case", f"{SIZES} tied", defaults=[False])
 CASES = {
     "grouped": Case(3, 24, 6, 2, 4, 7, 11, 19, 2, 7),
     "two_tokens": Case(1, 20, 5, 5, 4, 11, 13, 2, 4, 2**40 + 5),
     "wide_heads": Case(2, 20, 6, 3, 10, 9, 13, 17, 1, 3),  # 60 columns of a hidden state of 20
+    "tied": Case(2, 20, 5, 5, 4, 11, 13, 17, 3, 9, tied=True),
 }
 STEPS, MICRO_BATCHES = 3, 2
 # of AdamW: fp32 values, as miniTaw stores them
@@ -58,7 +60,7 @@ def initial(role, layer, shape, case):
     center, amplitude = 0.0, np.sqrt(3.0)
     if role.startswith("norm"):
         center, amplitude = 1.0, 0.1
-    elif role != "embedding":
+    elif role != "embedding" or case.tied:
         depth = 2.0 * case.layers if role in ("wo", "w2") else 1.0
         amplitude = np.sqrt(3.0 / (depth * shape[1]))
     values = np.float32(center + np.float64(np.float32(amplitude)) * unit)
@@ -76,7 +78,8 @@ def make_parameters(case):
         for role, shape in zip(ROLES, blocks)
     }
     return parameters | {
-        role: initial(role, -1, shape, case) for role, shape in zip(ROLES[6:], ends)
+        role: initial(role, -1, shape, case)
+        for role, shape in zip(ROLES[6:], ends[:2] if case.tied else ends)
     }
 
 
@@ -127,7 +130,7 @@ def summed_loss(p, case, tokens, targets):
         x = x + attention(rms_norm(x, w["norm1"]) @ w["wqkv"].T, case) @ w["wo"].T
         gate, up = (rms_norm(x, w["norm2"]) @ w["w13"].T).chunk(2, dim=-1)
         x = x + (F.silu(gate) * up) @ w["w2"].T
-    logits = rms_norm(x, p["norm"]) @ p["head"].T
+    logits = rms_norm(x, p["norm"]) @ p["embedding" if case.tied else "head"].T
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
 
 

@@ -23,11 +23,17 @@ Shape with_heads(Shape shape, std::int64_t head_dim) {
   return shape;
 }
 
+Shape tied(Shape shape) {
+  shape.tied = true;
+  return shape;
+}
+
 constexpr int steps = 3, micro_batches = 2;
 const Case cases[] = {
     {"grouped", {3, 24, 6, 2, 7, 11, 19, 2}, 7},
     {"two_tokens", {1, 20, 5, 5, 11, 13, 2, 4}, (std::uint64_t{1} << 40) + 5},
     {"wide_heads", with_heads({2, 20, 6, 3, 9, 13, 17, 1}, 10), 3},
+    {"tied", tied({2, 20, 5, 5, 11, 13, 17, 3}), 9},
 };
 
 /// What the data have of a tensor: entries, and a sum over all of them.

@@ -30,6 +30,12 @@ inline ModelCase with_heads(ModelCase c, const std::string& name, std::int64_t h
   return c;
 }
 
+inline ModelCase tied(ModelCase c, const std::string& name) {
+  c.name = name;
+  c.shape.tied = true;
+  return c;
+}
+
 /// A model, what its backward pass computes again, and its type.
 struct StepCase {
   ModelCase model;

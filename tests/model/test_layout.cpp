@@ -208,6 +208,20 @@ TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
   EXPECT_EQ(ends.tensor(Role::norm).offset, ends.part);
 }
 
+TEST(Layout, TheHeadThatIsTiedIsTheEmbedding) {
+  Shape shape = odd_shape(2);
+  const std::int64_t apart = parameters(shape);
+  shape.tied = true;
+  const Embeddings ends = make_layout(shape, {.embeddings_parts = 3}).embeddings;
+  expect_packed(ends);
+  EXPECT_EQ(std::tuple(ends.tensors.size(), ends.elements), std::tuple(2U, 3 * ends.part));
+  EXPECT_EQ(&ends.tensor(Role::head), &ends.tensor(Role::embedding));
+  EXPECT_TRUE(ends.tensor(Role::norm).is_gain());
+  EXPECT_EQ(parameters(shape), apart - shape.vocab * shape.hidden);
+  EXPECT_THROW(
+      (void)make_layout(shape, {.embeddings_parts = 2, .embeddings_split = true}), LogicError);
+}
+
 TEST(Layout, TheHeadShortensTheLastStage) {
   Shape shape = odd_shape(8);
   shape.ffn = 8;

@@ -47,7 +47,9 @@ INSTANTIATE_TEST_SUITE_P(All,
         StepCase{test::wide_batch, keep_attention, fp32},
         StepCase{test::wide_batch, none, bf16},
         StepCase{test::with_heads(grouped, "wide_heads", 14), block, fp32},
-        StepCase{test::with_heads(grouped, "narrow_heads", 6), keep_attention, bf16}),
+        StepCase{test::with_heads(grouped, "narrow_heads", 6), keep_attention, bf16},
+        StepCase{test::tied(grouped, "tied"), block, fp32},
+        StepCase{test::tied(test::wide_batch, "tied_wide_batch"), none, bf16}),
     test::name_of);
 
 TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {

@@ -65,7 +65,8 @@ public:
         for (int s = shards() - 1; s >= 0; --s)
           backward({back, s, n % slices()}, n);
         each([&](Rank& r) {
-          r.model.embed_backward(r.ends(n, n != slices() - 1), r.turns[n].batch);
+          const bool adds = n != slices() - 1 || r.shape.tied;  // to that of the head
+          r.model.embed_backward(r.ends(n, adds), r.turns[n].batch);
         });
       });
     }
