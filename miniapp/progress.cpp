@@ -13,15 +13,20 @@ namespace minitaw::app {
 using record::CaseRuns, record::Row;
 
 namespace {
+bool is_death(const Row& row) {
+  return row.text("reason").starts_with(record::job_died);
+}
+
 bool failed(const CaseRuns& known) {
   return !known.ended_ok() && known.last().text("status") != name_of(Status::skipped);
 }
 
-std::string kept_text(const Row& row) {
+/// "case 3 (ddp) ended oom: a reason"
+std::string end_text(const Row& row) {
   std::string reason = row.text("reason");
   if (reason.ends_with('.'))
     reason.pop_back();
-  return fmt::format("case {} ({}) stays as it ended, {}: {}; --retry runs it again",
+  return fmt::format("case {} ({}) ended {}: {}",
       row.integer("case"),
       row.text("schedule"),
       row.text("status"),
@@ -60,24 +65,29 @@ RemainingRuns remaining_runs(
   for (const CaseRuns& one : in_file)
     known[one.last().text("identity")] = &one;
   RemainingRuns remaining;
+  std::map<std::string, int> deaths;
+  for (const Row& row : rows)
+    deaths[row.text("identity")] += is_death(row) ? 1 : 0;
   std::map<std::size_t, int> next;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (const auto at = known.find(deck::identity(cases[i])); at != known.end()) {
       const CaseRuns& runs = *at->second;
-      if (failed(runs) && !order.retry) {
-        remaining.notes.push_back(kept_text(runs.last()));
+      const bool died_once = is_death(runs.last()) && deaths[at->first] == 1;
+      if (failed(runs) && !order.retry && !died_once) {
+        remaining.notes.push_back(end_text(runs.last()) + "; --retry runs it again");
         continue;
       }
-      next[i] = runs.runs.size() - (runs.ended_ok() ? 0 : 1);
+      if (died_once)
+        remaining.last.push_back(end_text(runs.last()) + "; it comes last, and once more only");
+      next[i] = runs.next();
     }
     for (int r = next[i]; r < cases[i].repeats; ++r)
       remaining.runs.push_back({i, r});
   }
   if (order.interleave)
     shuffle(remaining.runs);
-  if (!order.interrupted.empty())
-    std::ranges::stable_partition(remaining.runs,
-        [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
+  std::ranges::stable_partition(remaining.runs,
+      [&](const Run& run) { return deaths[deck::identity(cases[run.index])] == 0; });
   for (Run& run : remaining.runs)
     run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;

@@ -16,17 +16,17 @@ struct Run {
 struct RunOrder {
   bool retry = false;       ///< run those again that ended wrong, oom, timeout or error
   bool interleave = false;  ///< in random order over all repetitions of all cases
-  std::string
-      interrupted{};  ///< identity of the case that ran when the last job died; it comes last
 };
 
 struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
+  std::vector<std::string> last;   ///< what comes last and why
 };
 
 /// `rows`: of the result file. A failed case is left alone unless `retry`, which runs the
-/// repetition that failed and those that lack; one that was skipped is tried again.
+/// repetition that failed and those that lack; one that was skipped is tried again, and once more
+/// one in which the job died. Cases in which a job has died come last.
 RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 

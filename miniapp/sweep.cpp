@@ -27,10 +27,10 @@ public:
       : deck_(deck),
         mpi_(mpi),
         options_(options),
-        recorder_(options.output, mpi.provenance(deck, invocation.arguments()), remarks()),
-        remaining_(remaining_runs(deck.cases,
-            recorder_.rows(),
-            {options.retry, options.interleave, recorder_.interrupted()})),
+        recorder_(
+            options.output, mpi.provenance(deck, invocation.arguments()), remarks(), deck.cases),
+        remaining_(
+            remaining_runs(deck.cases, recorder_.rows(), {options.retry, options.interleave})),
         table_(record::make_table(record::preview(deck.cases), true)) {
     print(mpi.head_text(deck));
     if (!recorder_.note().empty())
@@ -43,10 +43,9 @@ public:
           options.output,
           known,
           counted(std::ssize(deck.cases), "case")));
-    for (const std::string& sentence : remaining_.notes)
-      note(sentence);
-    if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
-      note("a job died while a case was running; that comes last");
+    for (const auto* sentences : {&remaining_.notes, &remaining_.last})
+      for (const std::string& sentence : *sentences)
+        note(sentence);
     print(table_.header());
   }
 

@@ -31,11 +31,10 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 sys.dont_write_bytecode = True
-from cluster_options import faults_text, parse  # noqa: E402
+from cluster_options import MTU, links_text, parse  # noqa: E402
 from cluster_switch import Switch  # noqa: E402
 from minitaw.command import BAD_INPUT, BadInput, output_of  # noqa: E402
 
-MTU = 9000  # bytes of a packet: a jumbo frame
 FRAME = 14  # bytes of an Ethernet header, which the kernel counts
 MTU_ADMIN = 1500
 SCHEDULER_TICK = 4e-3  # seconds that a timer may wait for a core
@@ -217,15 +216,6 @@ def cores_of(nodes, cores):
     return [
         cores if rest else cores[number * share : (number + 1) * share] for number in range(nodes)
     ]
-
-
-def links_text(options):
-    """For the record of the ranks (src/record): words NAME=VALUE."""
-    return (
-        f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} "
-        f"rate={options.rate / 1e6:g}mbit latency={options.latency * 1e3:g}ms "
-        f"mtu={MTU}{faults_text(options)}"
-    )
 
 
 def start(options, nodes):

@@ -8,6 +8,7 @@ from minitaw.command import BadInput, Parser
 from minitaw.numbers import BITS
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+MTU = 9000  # bytes of a packet: a jumbo frame
 MOST_NODES = 200  # of the address of a network; and ranks on each
 DESCRIPTION = """\
 Runs an MPI program on nodes that are namespaces of this machine, each with one adapter of this
@@ -139,10 +140,21 @@ def parse(words):
     return options
 
 
-def faults_text(options):
-    """Of the record of a job: " slow=1:30mbit slow_pair=0-1:30mbit"."""
-    text = ""
+def decimal(number):
+    """Without an exponent, which a record does not take."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def links_text(options):
+    """For the record of the ranks (src/record): words NAME=VALUE, or NAME=NODES:VALUE of faults."""
+    words = [
+        f"nodes={options.nodes}",
+        f"ranks_per_node={options.ranks_per_node}",
+        f"rate={decimal(options.rate / 1e6)}mbit",
+        f"latency={decimal(options.latency * 1e3)}ms",
+        f"mtu={MTU}",
+    ]
     for name, (nodes, value) in faults_of(options):
-        if name != "cut":
-            text += f" {name}={'-'.join(map(str, nodes))}:{value / 1e6:g}mbit"
-    return text
+        text = f"{decimal(value)}s" if name == "cut" else f"{decimal(value / 1e6)}mbit"
+        words.append(f"{name}={'-'.join(map(str, nodes))}:{text}")
+    return " ".join(words)

@@ -30,7 +30,7 @@ SAID = """layers hidden heads head_dim kv_heads vocab ffn schedule ranks groups 
 micro_batch micro_batches dtype recompute steps warmup seed learning_rate tied""".split()
 UNSAID = {"replicas": "1", "context": "1", "tied": "false"}
 OPTIMISER = {"fp32": 8, "bf16": 12}  # bytes a parameter: moments, and master weights
-APART = ("1f1b", "zb1", "zb2")  # whose first and last stage each have tied embeddings
+ENDS_APART = ("1f1b", "zb1", "zb2")  # whose first and last stage each have tied embeddings
 PADDING, PADDING_BYTES = 0.01, 4096  # of the optimiser's memory, and of each rank
 MORE_THAN_MEASURED = 1.2  # a rate that screen has not seen
 BY_FORMULA = 0.5  # of such bytes at least are sent: a switch may add up
@@ -173,7 +173,7 @@ def by_memory(run):
     dtype, kinds = run["dtype"], labels(run, "memory/planned")
     copies = run.ranks if run.schedule.startswith("ddp") else run.replicas
     parameters = parameters_of(run)
-    if run.tied == "true" and run.schedule.startswith(APART) and run.ranks > run.replicas:
+    if run.tied == "true" and run.schedule.startswith(ENDS_APART) and run.ranks > run.replicas:
         parameters += run.hidden * (run.vocab + 1)
     wanted = OPTIMISER[dtype] * parameters * copies
     for name in ("planned", "measured"):
@@ -273,11 +273,13 @@ def by_order(runs, sessions):
 
 
 def by_place(runs, session, number):
-    """Case by case as asked for, repetition by repetition; one that was interrupted comes last."""
+    """Case by case as asked for, repetition by repetition; those in which a job died come last."""
     asked = list(session["cases"])
-    places = [(asked.index(run.identity), run.repetition) for run in runs if run.identity in asked]
-    last = places[-1][0] if number and places else None
-    places = [(place == last, place, repetition) for place, repetition in places]
+    places = [
+        (run.file.deaths.get(run.identity, number + 1) <= number,
+         asked.index(run.identity), run.repetition)
+        for run in runs if run.identity in asked
+    ]  # fmt: skip
     if places != sorted(places):
         yield f"the runs of session {number} are not in the order in which they were asked for"
 

@@ -61,6 +61,7 @@ class File:
     settings: list = field(default_factory=list)  # columns that say what was asked for
     sessions: list = field(default_factory=list)  # {name: text, or list}, of each
     of_ranks: set = field(default_factory=set)  # names that a session has for each rank
+    deaths: dict = field(default_factory=dict)  # {identity: session that found its job dead}
     verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all runs
     figures_of_merit: list = field(default_factory=list)  # texts, one of each model
     slowest: str = ""  # a sentence on the rank that is slow in all cases
@@ -93,6 +94,8 @@ FIGURES = """case repetition session status verdict reason started begun ended m
 spread tokens_per_s peak mfu memory_planned memory_measured process_peak device_used bytes_inside
 bytes_between exposed_share idle_share overlap attention_used transport_used energy"""
 NEEDED = {*FIGURES.split(), *MODEL, *WORK, *BATCH, *VARIANT, *EFFORT, *DERIVED}
+# How the reason of a run begins whose job died (record/verdict.hpp).
+JOB_DIED = "the job died while this case ran"
 
 
 def loaded(file):
@@ -111,6 +114,8 @@ def loaded(file):
     table = pandas.DataFrame({name: value_of(column) for name, column in columns.items()})
     if not table.session.between(0, len(file.sessions) - 1).all():
         raise ValueError("/runs/session names a session that is not there")
+    died = table[table.reason.str.startswith(JOB_DIED)].drop_duplicates("identity")
+    file.deaths = dict(zip(died.identity, died.session))
     # The last run of a repetition takes the place of the first.
     last = table.assign(run=table.index).drop_duplicates(OF_REPETITION, keep="last")
     return table[OF_REPETITION].drop_duplicates().merge(last)

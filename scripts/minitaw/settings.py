@@ -6,7 +6,7 @@ from .numbers import count_text, plural
 
 # rates of others do not compare
 MODEL = ["layers", "hidden", "heads", "head_dim", "kv_heads", "vocab", "tied", "ffn"]
-WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
+WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data", "data_sum"]
 BATCH = ["micro_batches", "micro_batch"]
 # How the same is computed: cases that differ in these can be compared if the user allows it.
 VARIANT = ["dtype", "grad_dtype", "context_parts", "context_grad_dtype", "recompute", "attention",

@@ -89,10 +89,10 @@ std::string head_dim_text(const Case& c) {
   return c.shape.given_head_dim > 0 ? fmt::format("{}", c.shape.given_head_dim) : "";
 }
 
-}
-
 std::string clip_norm_text(const Case& c) {
   return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off";
+}
+
 /// A key of a deck, `initial` if it is not given. `setting` has what only some keys have.
 Setting key(const std::string& name,
     const KeyForm& form,
@@ -309,6 +309,9 @@ std::vector<Setting> batch_settings() {
 }
 
 std::vector<Setting> training_settings() {
+  Setting data_sum =
+      column("data_sum", "Checksum of that file; empty: synthetic.", value_of(&C::data_sum));
+  data_sum.identity = Identity::unless_initial;
   return {
       key("steps",
           size(&C::steps, 1, many),
@@ -355,6 +358,7 @@ std::vector<Setting> training_settings() {
           "File whose bytes are the tokens (path from the current folder), or "
           "\"synthetic\".",
           {.axis = false}),
+      data_sum,
   };
 }
 

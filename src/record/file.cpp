@@ -3,21 +3,45 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <sys/file.h>
+#include <mutex>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include <zlib.h>
 #include "base/error.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::record {
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 namespace {
+/// A file that this process has opened.
+class Descriptor {
+public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+
+  Descriptor(const Descriptor&) = delete;
+
+  ~Descriptor() {
+    if (fd_ >= 0)
+      (void)::close(fd_);  // what was written has been forced to disk, with its errors
+  }
+
+  operator int() const { return fd_; }
+
+private:
+  int fd_;
+};
+
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error(
       fmt::format("{} cannot be written: {} ({})", path, what, std::strerror(errno)));
@@ -45,6 +69,87 @@ void write_and_rename(const std::string& path, Bytes bytes) {
     fail(path, "forcing the copy to disk failed");
   if (::rename(name.c_str(), path.c_str()) != 0)
     fail(path, "renaming the copy failed");
+}
+
+/// A program of this machine, or of another one.
+struct Program {
+  std::string host, process_space;
+  int process = 0;
+  std::string started;  ///< in clock ticks: numbers of processes are used again
+
+  /// A line of a mark.
+  std::string text() const {
+    return fmt::format("{} {} {} {}", host, process_space, process, started);
+  }
+};
+
+/// The time at which a process began, as /proc tells it; empty if it has ended.
+std::string start_of(int process) {
+  std::string stat = topology::line_of(fmt::format("/proc/{}/stat", process));
+  std::istringstream words(stat.erase(0, stat.rfind(')') + 1));  // behind its name
+  std::string state, word;
+  constexpr int between = 18;
+  words >> state;
+  for (int i = 0; i < between; ++i)
+    words >> word;
+  words >> word;
+  return state == "Z" ? "" : word;
+}
+
+Program this_program() {
+  utsname system{};
+  (void)::uname(&system);
+  std::error_code error;
+  const fs::path space = fs::read_symlink("/proc/self/ns/pid", error);
+  const int process = ::getpid();
+  return {system.nodename, error ? "-" : space.string(), process, start_of(process)};
+}
+
+// A mark is rewritten each 20 s, which other hosts may see a minute later.
+constexpr auto refreshed_after = 20s;
+constexpr auto young = 120s;
+
+/// Throws InputError if the program that wrote this line into the mark of a result file may still
+/// run.
+void require_dead(const std::string& line, const std::string& path, const std::string& mark) {
+  Program other;
+  const Program mine = this_program();
+  std::istringstream(line) >> other.host >> other.process_space >> other.process >> other.started;
+  const auto name = other.started.empty()
+                        ? "another program"
+                        : fmt::format("process {} of the host {}", other.process, other.host);
+  if (other.host == mine.host && other.process_space == mine.process_space) {
+    if (start_of(other.process) == other.started)
+      throw InputError("{} cannot be written: {} is writing it; wait for its end, or name another "
+                       "file with -o",
+          path,
+          name);
+    return;
+  }
+  std::error_code error;
+  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(mark, error);
+  if (!error && age < young)
+    throw InputError("{} cannot be written: {} was writing it less than {} s ago; wait for its "
+                     "end, or name another file with -o; if it is dead, try again after {} s, or "
+                     "remove {}",
+        path,
+        name,
+        young.count(),
+        young.count(),
+        mark);
+}
+
+/// Makes a mark, or rewrites it, and forces it to disk: what was running stands there if this node
+/// is lost. Returns whether it could be opened so.
+bool write_mark(const std::string& name, int flags, const std::string& text) {
+  const Descriptor mark(::open(name.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
+  if (mark < 0)
+    return false;
+  // It is never empty: whoever reads it would not know whose it is.
+  const ssize_t written = ::write(mark, text.data(), text.size());
+  if (written >= 0 && ::ftruncate(mark, written) == 0)
+    (void)::fsync(mark);
+  return true;
 }
 
 /// Options of a file, in memory or on disk. The user gets our one sentence instead of HDF5's error
@@ -95,26 +200,51 @@ void require_schema(const std::string& seal, const std::string& path) {
 }
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0)
-    (void)::close(fd_);  // what was written has been forced to disk, with its errors
-}
-
 RunningMark::RunningMark(const std::string& path)
-    : name_(path + ".running"),
-      file_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw InputError("{} cannot be written: another program is writing it", path);
-  std::getline(std::ifstream(name_), left_);
+    : path_(path),
+      name_(path + ".running"),
+      mine_(this_program().text()) {
+  take();
   (void)::unlink(copy_name(path).c_str());  // a program that was killed may have left it
+  refresh_ = std::jthread([name = name_](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any ends;
+    while (!ends.wait_for(lock, stop, refreshed_after, [&] { return stop.stop_requested(); }))
+      (void)::utimensat(AT_FDCWD, name.c_str(), nullptr, 0);
+  });
 }
 
-void RunningMark::set(const std::string& identity) const {
-  std::ofstream(name_) << identity << '\n';
+/// Programs that start at once may both take the mark of a dead one: the first finds out in set(),
+/// before it has written a run.
+void RunningMark::take() {
+  while (!write_mark(name_, O_CREAT | O_EXCL, mine_ + '\n') && errno == EEXIST) {
+    std::string first;
+    std::ifstream mark(name_);
+    std::getline(mark, first);
+    if (first == mine_)
+      return;
+    require_dead(first, path_, name_);
+    std::getline(mark, left_);
+    if (::unlink(name_.c_str()) != 0 && errno != ENOENT)
+      throw InputError(
+          "{} cannot be written: {} is of a dead program, but it cannot be removed ({})",
+          path_,
+          name_,
+          std::strerror(errno));
+  }
 }
 
-void RunningMark::remove() const {
-  (void)::unlink(name_.c_str());
+void RunningMark::set(const std::string& identity) {
+  take();
+  write_mark(name_, 0, fmt::format("{}\n{}\n", mine_, identity));
+}
+
+void RunningMark::remove() {
+  std::string first;
+  std::getline(std::ifstream(name_), first);
+  if (first == mine_)
+    (void)::unlink(name_.c_str());
 }
 
 void replace_file(const std::string& path, Bytes bytes) {

@@ -3,47 +3,38 @@
 #include <cstddef>
 #include <istream>
 #include <span>
+#include <thread>
 #include "record/hdf5.hpp"
 #include "record/schema.hpp"
 
 namespace minitaw::record {
 using Bytes = std::span<const std::byte>;
 
-/// A file that this process has opened.
-class Descriptor {
-public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-
-  Descriptor(const Descriptor&) = delete;
-
-  ~Descriptor();
-
-  operator int() const { return fd_; }
-
-private:
-  int fd_;
-};
-
-/// FILE.h5.running, beside a result file while a program writes that: it keeps other programs away,
-/// and names the case that runs.
+/// FILE.h5.running, beside a result file while a program writes that: it names the program, which
+/// keeps others away, and the case that runs.
 class RunningMark {
 public:
-  /// Throws InputError if another program has the file.
+  /// Throws InputError if another program has the file, or may have it.
   explicit RunningMark(const std::string& path);
 
   ~RunningMark() { remove(); }
 
-  void set(const std::string& identity) const;
-  /// Nothing runs any more.
-  void remove() const;
+  /// Names the case that runs; empty: none. Throws InputError if another program has taken the
+  /// file.
+  void set(const std::string& identity);
+  /// This program writes no more.
+  void remove();
 
   /// Returns the case that a program which has died was running; empty: none.
   const std::string& left() const { return left_; }
 
 private:
-  std::string name_;
-  Descriptor file_;  ///< its lock goes with the process
+  void take();
+
+  std::string path_, name_;
+  std::string mine_;  ///< the first line of the mark
   std::string left_;
+  std::jthread refresh_;  ///< keeps the mark young, for programs on other hosts
 };
 
 /// Replaces the file by `bytes`: a copy is written, forced to disk and renamed, so that the path

@@ -114,7 +114,8 @@ std::vector<std::string> recorded_environment(const HostNames& hosts) {
 }
 
 std::vector<std::string> shaped_links() {
-  static const std::regex form("[a-z_]+=[0-9]+([.][0-9]+)?[a-z]*");
+  // NAME=VALUE, or NAME=NODE:VALUE and NAME=NODE-NODE:VALUE
+  static const std::regex form("[a-z_]+=([0-9]+(-[0-9]+)?:)?[0-9]+([.][0-9]+)?[a-z]*");
   const char* const said = std::getenv("MINITAW_SHAPED_LINKS");
   std::istringstream words(said == nullptr ? "" : said);
   std::vector<std::string> links;

@@ -41,8 +41,8 @@ private:
 /// "NAME=value" of each variable that tunes a library or counts what the job has. A value with a
 /// path or a host's name (unless names are shown) is "(not kept)".
 std::vector<std::string> recorded_environment(const HostNames& hosts);
-/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty
-/// without it.
+/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", "slow=1:30mbit",
+/// ...; empty without it.
 std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 std::string links_text(const std::vector<std::string>& links);

@@ -65,6 +65,24 @@ void require_unprotected(const std::string& path) {
   if ((fs::status(path, error).permissions() & write) == fs::perms::none)
     throw InputError("{} is write-protected; name another file with -o", path);
 }
+
+/// Throws InputError if others were asked for with another content of a deck's data file, which all
+/// of its cases have.
+void require_same_data(
+    const std::string& path, const Asked& asked, const std::vector<Case>& cases) {
+  if (cases.empty() || cases.front().data_sum.empty())
+    return;
+  const std::string& data = cases.front().data;
+  const std::string& sum = cases.front().data_sum;
+  for (const std::string& identity : asked)
+    if (identity.find(fmt::format(" data={} ", data)) != std::string::npos &&
+        !identity.ends_with(" data_sum=" + sum))
+      throw InputError("{} has cases with another content of {}, whose checksum is {} now; name "
+                       "another file with -o to measure all again",
+          path,
+          data,
+          sum);
+}
 }  // namespace
 
 Results read_results(hid_t file, const std::string& path) {
@@ -93,7 +111,8 @@ Results read_results(const std::string& path) {
   return read_results(load_file(path, false), path);
 }
 
-Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)
+Recorder::Recorder(
+    const std::string& path, Provenance session, Remarks remarks, const std::vector<Case>& of_deck)
     : path_(resolved(path)),
       provenance_(std::move(session)),
       remarks_(std::move(remarks)),
@@ -102,17 +121,19 @@ Recorder::Recorder(const std::string& path, Provenance session, Remarks remarks)
   const Elements& cases = provenance_.at("cases");
   const auto& asked = std::get<std::vector<std::string>>(cases.values);
   asked_.insert(asked.begin(), asked.end());
-  if (!fs::exists(path_))
+  const bool is_new = !fs::exists(path_);
+  if (is_new)
     begin();
-  else if (!resume())
-    return;
-  write_session();
-  write_judgement();
-  try {
-    save();
-  } catch (const std::runtime_error& error) {
-    throw InputError(error.what());  // nothing has run yet: the name that was asked for is at fault
+  if (is_new || resume(of_deck)) {
+    write_session();
+    write_judgement();
+    try {
+      save();
+    } catch (const std::runtime_error& error) {
+      throw InputError(error.what());  // nothing has run yet: the name asked for is at fault
+    }
   }
+  append_death(of_deck);
 }
 
 void Recorder::begin() {
@@ -128,9 +149,10 @@ void Recorder::begin() {
   h5::set_attribute(runs, "settings", Values(settings));
 }
 
-bool Recorder::resume() {
+bool Recorder::resume(const std::vector<Case>& cases) {
   require_unprotected(path_);
   Results found = read_results(file_, path_);
+  require_same_data(path_, found.asked, cases);
   rows_ = std::move(found.rows);
   const bool asks_for_more = !std::ranges::includes(found.asked, asked_);
   asked_.merge(found.asked);
@@ -183,6 +205,7 @@ Row Recorder::append(const CaseResult& result, int repetition) {
   if (result.status == Status::skipped && last != rows_.rend() &&
       last->text("verdict") == row.text("verdict"))
     return row;
+  mark_.set("");
   write_session();
   const h5::Id runs = h5::open_group(file_, "runs");
   for (std::size_t i = 0; i < columns().size(); ++i)
@@ -195,6 +218,22 @@ Row Recorder::append(const CaseResult& result, int repetition) {
   write_judgement();
   save();
   return row;
+}
+
+void Recorder::append_death(const std::vector<Case>& cases) {
+  const auto died = std::ranges::find(cases, mark_.left(), deck::identity);
+  if (died == cases.end())
+    return;
+  CaseResult result;
+  result.asked = *died;
+  result.status = Status::error;
+  result.reason = fmt::format("{}: killed, out of memory, or a node was lost", job_died);
+  result.started = utc_now();
+  int repetition = 0;
+  for (const CaseRuns& known : by_case(rows_))
+    if (known.last().text("identity") == mark_.left())
+      repetition = known.next();
+  append(result, repetition);
 }
 
 void Recorder::save() {

@@ -21,20 +21,21 @@ Results read_results(const std::string& path);
 /// The result file of a sweep, held by one rank, complete on disk after every call.
 class Recorder {
 public:
-  /// Creates the file, or opens it to go on. Throws InputError for one that another program writes,
-  /// that is damaged or of another format or schema.
-  Recorder(const std::string& path, Provenance session, Remarks remarks = {});
+  /// Creates the file, or opens it to go on with these cases. If a job died in one of them, that is
+  /// a run of it. Throws InputError for a file that another program writes, that is damaged, of
+  /// another format or schema, or of another content of the data file.
+  Recorder(const std::string& path,
+      Provenance session,
+      Remarks remarks = {},
+      const std::vector<Case>& cases = {});
 
-  void begin_case(const Case& c) const { mark_.set(deck::identity(c)); }
+  /// Throws InputError if another program has taken the file.
+  void begin_case(const Case& c) { mark_.set(deck::identity(c)); }
 
   /// Adds a run, which is never changed again. Returns its row. A case that was skipped for a
   /// reason and still is gets no further row. Throws std::runtime_error, and the file stays, if the
   /// disk is full.
   Row append(const CaseResult& result, int repetition = 0);
-
-  /// Identity of the case that was running when the last program that wrote the file died; empty if
-  /// none.
-  const std::string& interrupted() const { return mark_.left(); }
 
   /// No case runs any more.
   void finish() { mark_.remove(); }
@@ -47,7 +48,8 @@ public:
 private:
   void begin();
   /// Returns whether this session asks for cases that no earlier one has asked for.
-  bool resume();
+  bool resume(const std::vector<Case>& cases);
+  void append_death(const std::vector<Case>& cases);
   int case_number(const std::string& identity) const;
   void write_session();
   void write_judgement();

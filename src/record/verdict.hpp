@@ -10,6 +10,9 @@ inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
 
+/// How the reason of a run begins whose job ended without a word.
+inline constexpr std::string_view job_died = "the job died while this case ran";
+
 /// Returns "VALID", "VALID (doubts)" or "INVALID: reason". A valid run ended ok, with enough
 /// samples and with the bytes that were planned.
 std::string verdict_of(const MeasuredRun& run);
@@ -22,6 +25,9 @@ struct CaseRuns {
   const Row& last() const { return *runs.back(); }
 
   bool ended_ok() const { return last().text("status") == name_of(Status::ok); }
+
+  /// Returns the repetition that comes next: the one that failed, or that after the last.
+  int next() const { return static_cast<int>(runs.size()) - (ended_ok() ? 0 : 1); }
 
   /// Returns whether it has all repetitions, or a failure, after which none comes.
   bool has_ended() const;

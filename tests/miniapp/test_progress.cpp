@@ -97,11 +97,35 @@ TEST(RemainingRuns, InterleavesAndNumbersTheRepetitionsInTheirOrder) {
   EXPECT_FALSE(std::ranges::is_sorted(cases_in_order)) << "a case is run again after another one";
 }
 
-TEST(RemainingRuns, TheCaseThatRanWhenTheJobDiedComesLast) {
-  const std::vector cases = cases_of({2, 1, 1});
-  const RemainingRuns remaining =
-      remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
-  EXPECT_THAT(digits(remaining), ElementsAre("10", "20", "00", "01"));
+/// Once more, last; a skipped one does not count as tried.
+TEST(RemainingRuns, ACaseInWhichTheJobDiedIsTriedLastAndOnce) {
+  const std::vector cases = cases_of({2, 1, 2});
+  const auto after = [&](const std::vector<Status>& ends, bool retry = false) {
+    std::vector<Row> rows;
+    for (const Status end : ends) {
+      CaseResult r = sample_case();
+      r.asked = cases[0];
+      r.status = end;
+      if (end == Status::error)
+        r.reason = fmt::format("{}: a reason", record::job_died);
+      rows.push_back(make_row(r, {0, 0}));
+    }
+    return remaining_runs(cases, rows, {.retry = retry});
+  };
+  using enum Status;
+  for (const std::vector<Status>& once : {std::vector{error}, {error, skipped}}) {
+    const RemainingRuns remaining = after(once);
+    EXPECT_THAT(digits(remaining), ElementsAre("10", "20", "21", "00", "01"));
+    EXPECT_THAT(remaining.notes, IsEmpty());
+  }
+  EXPECT_THAT(after({error}).last, ElementsAre(HasSubstr("once more")));
+  EXPECT_THAT(digits(after({error, ok})), ElementsAre("10", "20", "21", "01"));
+  for (const std::vector<Status>& twice : {std::vector{error, error}, {error, skipped, error}}) {
+    EXPECT_THAT(digits(after(twice)), ElementsAre("10", "20", "21"));
+    EXPECT_THAT(after(twice).notes, ElementsAre(HasSubstr("a reason; --retry")));
+    EXPECT_THAT(after(twice).last, IsEmpty());
+    EXPECT_THAT(digits(after(twice, true)), ElementsAre("10", "20", "21", "00", "01"));
+  }
 }
 
 TEST(TimeLimit, IsThatOfTheUserOrOfTheSlurmJob) {

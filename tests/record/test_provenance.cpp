@@ -78,9 +78,11 @@ TEST(Provenance, IsWhatCanBeKnownWithoutAJob) {
 }
 
 TEST(Provenance, SaysWhatLinksWereShapedToAndNothingElse) {
-  set("MINITAW_SHAPED_LINKS", "rate=100mbit latency=0.2ms /home/joe host=cn7 x=10.0.0.1");
-  EXPECT_THAT(shaped_links(), ElementsAre("rate=100mbit", "latency=0.2ms"));
-  EXPECT_EQ(links_text(shaped_links()), "# links         = shaped, rate=100mbit latency=0.2ms\n");
+  set("MINITAW_SHAPED_LINKS",
+      "latency=0.2ms slow=1:30mbit slow_pair=0-12:1.5mbit /home/joe host=cn7 x=10.0.0.1 y=cn7:3");
+  EXPECT_THAT(
+      shaped_links(), ElementsAre("latency=0.2ms", "slow=1:30mbit", "slow_pair=0-12:1.5mbit"));
+  EXPECT_EQ(links_text({"a=1", "b=2"}), "# links         = shaped, a=1 b=2\n");
   ::unsetenv("MINITAW_SHAPED_LINKS");
   EXPECT_EQ(links_text(shaped_links()), "");
 }

@@ -48,7 +48,7 @@ TEST_F(File, GrowsByARowForEachRunOfEachSession) {
   {
     Recorder first = open();
     first.begin_case(sample_case("ddp").asked);
-    EXPECT_EQ(read(path("r.h5.running")), deck::identity(sample_case("ddp").asked) + "\n");
+    EXPECT_THAT(read(path("r.h5.running")), HasSubstr(deck::identity(sample_case("ddp").asked)));
     first.append(failed_case());
     EXPECT_EQ(first.append(sample_case("ddp")).integer("case"), 1);
   }
@@ -79,6 +79,51 @@ TEST_F(File, ThatKnowsThatACaseIsSkippedGetsNoFurtherRow) {
   recorder.append(sample_case());
   recorder.append(skipped);
   EXPECT_THAT(recorder.rows(), SizeIs(4)) << "it has run since";
+}
+
+TEST_F(File, HasARunOfTheCaseInWhichAJobDied) {
+  const CaseResult done = sample_case("ddp");
+  open().append(done);
+  const auto resumed = [&](const std::string& running, const std::vector<Case>& cases) {
+    (void)write("r.h5.running", "cn7 - 1 1\n" + running + "\n");
+    const auto now = std::filesystem::file_time_type::clock::now();
+    std::filesystem::last_write_time(path("r.h5.running"), now - std::chrono::hours(1));
+    return Recorder(file_, sample_session(), {}, cases).rows();
+  };
+  const std::string running = deck::identity(done.asked);
+  EXPECT_THAT(resumed("", {done.asked}), SizeIs(1)) << "no case was running";
+  EXPECT_THAT(resumed(running, {sample_case("fsdp").asked}), SizeIs(1)) << "of another deck";
+  const Row died = resumed(running, {sample_case("fsdp").asked, done.asked}).at(1);
+  EXPECT_EQ(died.text("identity") + died.text("status"), running + "error");
+  EXPECT_THAT(died.text("reason"), testing::StartsWith(job_died));
+  EXPECT_EQ(died.integer("repetition"), 1) << "the one that was finished stays";
+  EXPECT_EQ(resumed(running, {done.asked}).at(2).integer("repetition"), 1) << "again the same";
+}
+
+TEST_F(File, ThatWasFinishedLeavesNoCaseRunning) {
+  Recorder recorder = open();
+  recorder.begin_case(sample_case().asked);
+  recorder.append(sample_case());
+  EXPECT_THAT(read(path("r.h5.running")), testing::Not(HasSubstr("schedule=")));
+}
+
+/// Whichever settings the cases have.
+TEST_F(File, OfAnotherContentOfTheDataFileIsRefused) {
+  const auto asking = [&](const std::string& data, const std::string& sum, int seq) {
+    Case c = sample_case("ddp", seq).asked;
+    c.data = data;
+    c.data_sum = sum;
+    Provenance session = sample_session();
+    session["cases"] = list_data({deck::identity(c)});
+    return refusal_of([&] { Recorder(file_, session, {}, {c}); });
+  };
+  EXPECT_EQ(asking("a.txt", "12ab", 8), "");
+  EXPECT_EQ(asking("a.txt", "12ab", 9), "");
+  EXPECT_EQ(asking("b.txt", "34cd", 9), "");
+  EXPECT_EQ(asking("synthetic", "", 9), "");
+  const std::string before = read(file_);
+  EXPECT_THAT(asking("a.txt", "2ab", 10), test::Says({"r.h5", "a.txt", "2ab", "-o"}));
+  EXPECT_EQ(read(file_), before);
 }
 
 /// Also before the first run ends, and where a later session asks for more.

@@ -144,7 +144,10 @@ TEST(Verdict, EachModelHasItsFigureOfMerit) {
   add(&Shape::kv_heads);
   add(&Shape::vocab);
   add(&Shape::ffn);
-  EXPECT_EQ(figures_of_merit(rows).size(), 7U);
+  CaseResult wide = first;
+  wide.asked.shape.given_head_dim = 10;
+  rows.push_back(make_row(wide, {static_cast<int>(rows.size())}));
+  EXPECT_EQ(figures_of_merit(rows).size(), 8U);
 }
 }  // namespace
 }  // namespace minitaw::record

@@ -12,7 +12,17 @@ import time
 
 import cluster
 import pytest
-from programs import MINITAW, REPOSITORY, minitaw, output_of, process, refusal_of, refused, says
+from programs import (
+    MINITAW,
+    REPOSITORY,
+    minitaw,
+    on_ranks,
+    output_of,
+    process,
+    refusal_of,
+    refused,
+    says,
+)
 
 TWO = "--nodes 2 --ranks-per-node 2 --rate 1gbit".split()
 DECK = """
@@ -129,6 +139,16 @@ def test_nodes_share_the_cores():
     assert cluster.cores_of(4, [5, 6]) == [[5], [6], [5], [6]]
     assert cluster.cores_of(2, [0, 2, 4, 6]) == [[0, 2], [4, 6]]
     assert cluster.cores_of(2, [0, 1, 2]) == [[0, 1, 2]] * 2
+
+
+def test_the_record_has_all_that_was_shaped():
+    faults = "--latency 50us --slow 1=30mbit --slow 0=2.5mbit --slow-pair 0-1=1kbit --cut 1@0.5"
+    options = cluster.parse([*TWO[:4], "--rate=1000gbit", *faults.split(), "--", "x"])
+    variable = f"MINITAW_SHAPED_LINKS={cluster.links_text(options)}"
+    done = on_ranks(1, "topo", "--json", variables=[variable])
+    wanted = "rate=1000000mbit latency=0.05ms mtu=9000 slow=1:30mbit slow=0:2.5mbit"
+    wanted = f"nodes=2 ranks_per_node=2 {wanted} slow_pair=0-1:0.001mbit cut=1:0.5s"
+    assert json.loads(output_of(done))["shaped_links"] == wanted.split()
 
 
 REFUSED = """
