@@ -6,7 +6,6 @@
 #include "model/plan.hpp"
 #include "model/reference.hpp"
 #include "schedule/registry.hpp"
-#include "topology/memory.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -48,11 +47,16 @@ std::uint64_t communicator_bytes(const MpiJob& mpi) {
   return static_cast<std::uint64_t>(comm::mpi::largest(static_cast<double>(mine), MPI_COMM_WORLD));
 }
 
-/// Bytes that each rank finds free, on its device or else its node; on rank 0.
-std::vector<std::uint64_t> free_memory() {
+/// What each rank finds free, on its device or else its node; on rank 0.
+std::vector<topology::FreeMemory> free_memory() {
   const auto device = topology::device_memory();
-  const std::uint64_t mine = device ? device->free : topology::available_memory();
-  return comm::mpi::gather(mine, MPI_COMM_WORLD, "gathering free memory");
+  const auto mine = device ? topology::FreeMemory{device->free} : topology::available_memory();
+  const auto bytes = comm::mpi::gather(mine.bytes, MPI_COMM_WORLD, "gathering free memory");
+  const auto limits = comm::mpi::gather_lists(mine.limit, MPI_COMM_WORLD, "gathering its limits");
+  std::vector<topology::FreeMemory> free;
+  for (const int rank : indices(bytes))
+    free.push_back({bytes[rank], limits[rank]});
+  return free;
 }
 }  // namespace
 
@@ -93,7 +97,7 @@ ReferenceMemory memory_of_verify(const Case& c, int steps) {
 
 MemoryPools::MemoryPools(const topology::Groups& nodes,
     const std::vector<std::string>& uuids,
-    const std::vector<std::uint64_t>& free,
+    const std::vector<topology::FreeMemory>& free,
     std::optional<std::uint64_t> allowed) {
   std::map<std::string, std::size_t> known;  // by what the ranks of one memory have in common
   for (const int rank : indices(uuids)) {
@@ -105,7 +109,9 @@ MemoryPools::MemoryPools(const topology::Groups& nodes,
     if (added)
       pools_.push_back({name});
     Pool& pool = pools_[at->second];
-    pool.bytes = std::min(pool.bytes, allowed.value_or(free[rank]));
+    const auto mine = allowed ? topology::FreeMemory{*allowed} : free[rank];
+    if (mine.bytes < pool.free.bytes)
+      pool.free = mine;
     pool_of_rank_.push_back(at->second);
   }
 }
@@ -118,9 +124,13 @@ std::string MemoryPools::reason_against(
   std::uint64_t& of_first = sums[pool_of_rank_[0]];
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
-    if (sums[i] > pools_[i].bytes)
-      return fmt::format(
-          "needs {} of {} ({})", size_text(sums[i]), size_text(pools_[i].bytes), pools_[i].name);
+    if (const auto& [name, free] = pools_[i]; sums[i] > free.bytes)
+      return fmt::format("needs {} of {} ({}{}{})",
+          size_text(sums[i]),
+          size_text(free.bytes),
+          name,
+          free.limit.empty() ? "" : ", limited by ",
+          free.limit);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include "job.hpp"
+#include "topology/memory.hpp"
 
 /// Decides whether a case fits into memory: what it needs, which ranks share a memory, and the
 /// sentence that refuses it. topology/memory.hpp measures what there is. Sizes are bytes.
@@ -35,22 +36,22 @@ ReferenceMemory memory_of_verify(const Case& c, int steps);
 /// of a device, or of a node, share what is free there.
 class MemoryPools {
 public:
-  /// By rank: `uuids` of devices (empty: the rank computes on its node) and bytes that it finds
-  /// `free`. Of those who share, the least counts. `allowed`: each rank has so many, whatever is
+  /// By rank: `uuids` of devices (empty: the rank computes on its node) and what it finds `free`.
+  /// Of those who share, the least counts. `allowed`: each rank has so many bytes, whatever is
   /// free.
   MemoryPools(const topology::Groups& nodes,
       const std::vector<std::string>& uuids,
-      const std::vector<std::uint64_t>& free,
+      const std::vector<topology::FreeMemory>& free,
       std::optional<std::uint64_t> allowed);
-  /// "needs 12.5 GiB of 8.03 GiB (node 0)", of the first pool that has less than its ranks need;
-  /// empty if all have enough. `needed`: of the first ranks.
+  /// "needs 12.5 GiB of 8.03 GiB (node 0)", of the first pool that has less than its ranks need,
+  /// and the file that limits it; empty if all have enough. `needed`: of the first ranks.
   [[nodiscard]] std::string reason_against(
       const std::vector<std::uint64_t>& needed, const ReferenceMemory& reference = {}) const;
 
 private:
   struct Pool {
     std::string name;  ///< "node 0", "device of rank 3", "rank 2"
-    std::uint64_t bytes = UINT64_MAX;
+    topology::FreeMemory free{UINT64_MAX};
   };
 
   std::vector<Pool> pools_;

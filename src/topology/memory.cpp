@@ -8,6 +8,7 @@
 #include <mutex>
 #include <sstream>
 #include "base/error.hpp"
+#include "topology/control_groups.hpp"
 #include "topology/system.hpp"
 #ifdef MINITAW_CUDA_DEVICES
 #include <cuda_runtime_api.h>
@@ -33,20 +34,14 @@ std::uint64_t resident_memory() {
   return status_bytes("VmRSS:");
 }
 
-std::uint64_t left_in_groups() {
-  std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
-  const fs::path root = "/sys/fs/cgroup";
-  // "/system.slice/job_7", the group of this process below the root, then those around it
-  for (fs::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
-      group = group.parent_path()) {
-    const fs::path folder = root / group.relative_path();
-    const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
-    if (most && used)
-      left = std::min(left, *most - std::min(*most, *used));
-    if (group == group.parent_path())
-      return left;
-  }
-}
+/// Files of a control group's memory, and the entry of memory.stat for what the kernel gives back
+/// first. Of version 2 and of version 1.
+struct GroupFiles {
+  const char *most, *used, *cached;
+};
+
+constexpr GroupFiles group_files[] = {{"memory.max", "memory.current", "inactive_file "},
+    {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}};
 
 struct OfLabel {
   std::int64_t now = 0;    ///< bytes alive since listen(); below zero if older ones were freed
@@ -132,10 +127,20 @@ std::optional<DeviceMemory> device_memory() {
 #endif
 }
 
-std::uint64_t available_memory() {
-  const std::uint64_t left = left_in_groups();
+FreeMemory available_memory(const fs::path& process) {
   const auto kib = number_in("/proc/meminfo", "MemAvailable:");
-  return kib ? std::min(left, 1024 * *kib) : left;
+  FreeMemory least{kib ? 1024 * *kib : std::numeric_limits<std::uint64_t>::max()};
+  for (const fs::path& group : control_groups("memory", process))
+    for (const auto& [limit, usage, cache] : group_files) {
+      const auto most = number_in(group / limit), used = number_in(group / usage);
+      if (!most || !used)
+        continue;
+      const std::uint64_t cached = number_in(group / "memory.stat", cache).value_or(0);
+      const std::uint64_t taken = *used - std::min(*used, cached);
+      if (const std::uint64_t left = *most - std::min(*most, taken); left < least.bytes)
+        least = {left, group / limit};
+    }
+  return least;
 }
 
 bool reset_peak_memory() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,9 +17,16 @@ struct DeviceMemory {
 /// Returns the memory of the current device; nothing in a build without devices. Throws InputError
 /// if the driver does not answer.
 std::optional<DeviceMemory> device_memory();
-/// Returns what processes on this node may still take: free or in caches, within the limits of
-/// their control groups (v2).
-std::uint64_t available_memory();
+
+/// Bytes that a process may still take.
+struct FreeMemory {
+  std::uint64_t bytes = 0;
+  std::string limit{};  ///< file of the control group that allows no more; empty: there is no more
+};
+
+/// Returns what is free on this node or in caches, within the limits of this process's control
+/// groups. `process`: as for control_groups().
+FreeMemory available_memory(const std::filesystem::path& process = "/proc/self");
 /// Starts a new peak of this process's resident memory; returns whether Linux allows it
 /// (/proc/self/clear_refs).
 bool reset_peak_memory();

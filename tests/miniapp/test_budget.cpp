@@ -14,7 +14,7 @@ using topology::Groups;
 constexpr std::optional<std::uint64_t> unlimited;
 
 const MemoryPools of_two_nodes(
-    Groups({1, 2}), std::vector<std::string>(3), {50, 95, 90}, unlimited);
+    Groups({1, 2}), std::vector<std::string>(3), {{50}, {95}, {90}}, unlimited);
 
 TEST(MemoryPools, RanksOfANodeShareWhatIsFreeThere) {
   EXPECT_EQ(of_two_nodes.reason_against({50, 45, 45}), "");
@@ -32,7 +32,7 @@ TEST(MemoryPools, AReferenceTakesFromRank0) {
 }
 
 TEST(MemoryPools, RanksOfADeviceShareIt) {
-  const MemoryPools pools(Groups({3, 1}), {"a", "b", "a", ""}, {50, 20, 40, 9}, unlimited);
+  const MemoryPools pools(Groups({3, 1}), {"a", "b", "a", ""}, {{50}, {20}, {40}, {9}}, unlimited);
   EXPECT_EQ(pools.reason_against({20, 20, 20, 9}), "");
   EXPECT_EQ(pools.reason_against({20, 20, 21, 9}), "needs 41 B of 40 B (device of rank 0)");
   EXPECT_EQ(pools.reason_against({20, 21, 20, 9}), "needs 21 B of 20 B (device of rank 1)");
@@ -40,8 +40,15 @@ TEST(MemoryPools, RanksOfADeviceShareIt) {
       << "a rank without a device";
 }
 
+TEST(MemoryPools, NameTheFileThatLimitsThem) {
+  const MemoryPools pools(
+      Groups({2, 1}), std::vector<std::string>(3), {{60}, {50, "/job_7/max"}, {90}}, unlimited);
+  EXPECT_EQ(pools.reason_against({30, 30}), "needs 60 B of 50 B (node 0, limited by /job_7/max)");
+  EXPECT_EQ(pools.reason_against({1, 1, 91}), "needs 91 B of 90 B (node 1)");
+}
+
 TEST(MemoryPools, EachRankHasWhatIsAllowed) {
-  const MemoryPools pools(Groups({3}), {"a", "a", ""}, {1, 1, 1}, 25);
+  const MemoryPools pools(Groups({3}), {"a", "a", ""}, {{1, "m"}, {1}, {1}}, 25);
   EXPECT_EQ(pools.reason_against({25, 25, 25}), "");
   EXPECT_EQ(pools.reason_against({25, 26, 25}), "needs 26 B of 25 B (rank 1)");
 }

@@ -248,6 +248,38 @@ def test_two_runs_do_not_write_one_file():
     refused(minitaw(*again), "process 12 of the host elsewhere", "sweep.h5.running", "-o")
 
 
+@pytest.fixture(params=["memory.limit_in_bytes", "memory.max"])
+def limit(request):
+    """Of a control group of this process's for the test, of version 1 or 2: the file of its limit."""
+    entries = [line.split(":", 2) for line in open("/proc/self/cgroup").read().splitlines()]
+    controller, mount = ("", "") if request.param == "memory.max" else ("memory", "memory")
+    own = next((path for _, name, path in entries if name == controller), "/").lstrip("/")
+    group = pathlib.Path("/sys/fs/cgroup", mount, own, f"minitaw-test-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no control group of this version can be made here")
+    try:
+        if not (group / request.param).exists():
+            pytest.skip("no control group of this version limits memory here")
+        yield group / request.param
+    finally:
+        group.rmdir()
+
+
+def test_a_case_that_no_control_group_allows_is_skipped(limit):
+    pathlib.Path("sweep.toml").write_text(DECK)
+    limit.write_text(str(1 << 28))
+    words = settings(schedule="ddp", groups=1, seq="9,4096", micro_batches=8, micro_batch=64)
+    run = [MINITAW, "run", "sweep.toml", "-o", Job.file, *words]
+    enter = f"echo $$ > {limit.parent}/cgroup.procs; exec $0 $@"
+    done = call("sh", "-c", enter, *run)
+    assert done.returncode == 1, told(done)
+    small, large = sorted(cases().values(), key=lambda row: row["seq"])
+    assert small["status"] == "ok" and large["status"] == "skipped"
+    says(large["reason"], "(node 0, ", limit)
+
+
 def test_a_file_of_data_that_has_changed_is_not_gone_on_with():
     data = pathlib.Path("data.txt")
     data.write_bytes(bytes(range(200)))

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include "fixtures.hpp"
 #include "kokkos_listener.hpp"
 #include "topology/memory.hpp"
 
@@ -91,8 +93,61 @@ TEST(ProcessMemory, OfACaseIsItsPeakAndWhatItKeeps) {
 }
 
 TEST(ProcessMemory, WhatIsAvailableIsNoMoreThanTheNodeHas) {
-  EXPECT_LE(available_memory(), kernel_bytes("MemTotal:", "/proc/meminfo"));
-  EXPECT_GT(available_memory(), block) << "the tests above took as much; in bytes, not in KiB";
+  const std::uint64_t available = available_memory().bytes;
+  EXPECT_LE(available, kernel_bytes("MemTotal:", "/proc/meminfo"));
+  EXPECT_GT(available, block) << "the tests above took as much; in bytes, not in KiB";
+}
+
+/// A process in the group /job_7/step_0 of a tree that a test makes.
+class ControlGroups : public test::InFolder {
+protected:
+  /// `type`: of the file system; `root`: the group that is mounted.
+  void mount(const std::string& type, const std::string& root) const {
+    const bool is_new = type == "cgroup2";
+    (void)write("proc/cgroup", (is_new ? "0::" : "5:cpu:/\n4:memory:") + group_ + "\n");
+    (void)write("proc/mountinfo",
+        fmt::format("35 24 0:30 {} {} rw shared:9 - {} none rw,memory\n", root, path("m"), type));
+  }
+
+  FreeMemory available() const { return available_memory(path("proc")); }
+
+  std::string group_ = "/job_7/step_0";
+};
+
+TEST_F(ControlGroups, OfVersion1LimitTheirProcessesAndCachesAreFree) {
+  mount("cgroup", "/");
+  (void)write("m/memory.limit_in_bytes", "9223372036854771712\n");
+  (void)write("m/memory.usage_in_bytes", "500\n");
+  (void)write("m/job_7/memory.limit_in_bytes", "1000\n");
+  (void)write("m/job_7/memory.usage_in_bytes", "700\n");
+  (void)write("m/job_7/step_0/memory.limit_in_bytes", "1000\n");
+  (void)write("m/job_7/step_0/memory.usage_in_bytes", "600\n");
+  EXPECT_EQ(available().bytes, 300U);
+  EXPECT_EQ(available().limit, path("m/job_7/memory.limit_in_bytes"));
+  (void)write("m/job_7/memory.stat", "inactive_file 250\ntotal_inactive_file 150\n");
+  EXPECT_EQ(available().bytes, 400U);
+  EXPECT_EQ(available().limit, path("m/job_7/step_0/memory.limit_in_bytes"));
+  (void)write("m/job_7/step_0/memory.usage_in_bytes", "1001\n");
+  EXPECT_EQ(available().bytes, 0U);
+}
+
+TEST_F(ControlGroups, OfVersion2LimitTheirProcessesAndCachesAreFree) {
+  mount("cgroup2", "/");
+  (void)write("m/job_7/memory.max", "1000\n");
+  (void)write("m/job_7/memory.current", "700\n");
+  (void)write("m/job_7/step_0/memory.max", "max\n");
+  (void)write("m/job_7/step_0/memory.current", "600\n");
+  (void)write("m/job_7/memory.stat", "anon 5\ninactive_file 150\n");
+  EXPECT_EQ(available().bytes, 450U);
+  EXPECT_EQ(available().limit, path("m/job_7/memory.max"));
+}
+
+TEST_F(ControlGroups, OfAContainerAreTheRootOfWhatItSees) {
+  mount("cgroup", group_);
+  (void)write("m/memory.limit_in_bytes", "1000\n");
+  (void)write("m/memory.usage_in_bytes", "100\n");
+  EXPECT_EQ(available().bytes, 900U);
+  EXPECT_EQ(available().limit, path("m/memory.limit_in_bytes"));
 }
 }  // namespace
 }  // namespace minitaw::topology
