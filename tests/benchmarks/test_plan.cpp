@@ -72,6 +72,7 @@ TEST(Shapes, AreTheDistinctOnesOfADeck) {
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
   EXPECT_EQ(found[0].layers, 1);
   EXPECT_EQ(shapes(deck + " --tokens 33").size(), 2);
+  EXPECT_EQ(shapes(deck + " --tokens 33 --ffn 7 --set head_dim=8,16,32").size(), 3);
   const std::vector<Shape> set = shapes(deck + " --set seq=5 --ffn 7");
   ASSERT_EQ(set.size(), 1);
   EXPECT_EQ(std::tuple(set[0].seq, set[0].ffn), std::tuple(5, 7));

@@ -174,11 +174,20 @@ def test_the_table_has_the_figures_of_the_json():
             assert float(figure) == pytest.approx(size / UNITS[unit], rel=6e-4, abs=5.1e-4)
 
 
-def test_columns_are_settings_that_vary():
-    """Not what follows from the hidden size."""
-    text = accepted("deck.toml", *settings(hidden="32,64", recompute="block,none"))
+@pytest.mark.parametrize(
+    "changes, names",
+    [
+        ({"hidden": "32,64", "recompute": "block,none"}, ["hidden", "recompute"]),
+        ({"hidden": "32,64", "head_dim": 16}, ["hidden"]),
+        ({"heads": "2,4"}, ["heads", "kv_heads"]),
+        ({"head_dim": "8,16"}, ["head_dim"]),
+    ],
+)
+def test_columns_are_settings_that_vary(changes, names):
+    """Not what follows from the hidden size and the heads."""
+    text = accepted("deck.toml", *settings(**changes))
     named = text.partition("inside")[0].split()
-    assert named == ["#", "case", "schedule", "ranks", "groups", "hidden", "recompute"]
+    assert named == ["#", "case", "schedule", "ranks", "groups", *names]
 
 
 def test_cases_do_not_depend_on_others():

@@ -38,8 +38,8 @@ TEST(Shape, RefusesWhatCannotBeComputedByKey) {
       {"head_dim", [](Shape& s) { s.given_head_dim = 1 << 28; }},
       {"weights",
           [](Shape& s) {
-            s = {1 << 20, 1 << 20, 1 << 8, 1, 8, 11, 1, 1};
-            s.given_head_dim = 1 << 22;
+            s = {128, 1 << 20, 384, 1, 8, 11, 1, 1};  // those of queries alone would fit
+            s.given_head_dim = 1 << 21;
           }},
       {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, 8, big, big, 1}; }},
       {"weights", [](Shape& s) { s = {1 << 20, 1 << 20, 4, 2, 1 << 29, 11, 1, 1}; }}};

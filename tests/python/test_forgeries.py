@@ -17,6 +17,7 @@ DECK = """
 layers = 2
 hidden = 64
 heads = 4
+head_dim = 24
 ffn = 96
 ranks = 2
 seq = 128
