@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every schedule computes what one rank does: losses, gradients and weights of all steps.
+#include <set>
 #include "engine/simulated_stream.hpp"
 #include "harness/job_test.hpp"
 #include "schedule/example.hpp"
@@ -75,12 +76,13 @@ TEST_F(Cases, OfEveryScheduleComputeWhatOneRankDoes) {
     std::string groups = turn % 2 == 1 && ranks_ > 4 ? "1+1+1+1+*" : ranks_ > 1 ? "1+*" : "1";
     if (schedule.find("hierarchical") != schedule.npos)
       groups = std::to_string(ranks_ % 2 == 0 ? 2 : ranks_);
-    expect_right(fmt::format("{} groups={} layers={} micro_batches={} head_dim={}",
+    expect_right(fmt::format("{} groups={} layers={} micro_batches={} head_dim={} tied={}",
                      schedule,
                      groups,
                      2 * ranks_ + turn % 2,
                      ranks_ * (1 + turn % 3),
-                     turn % 4 < 2 ? 6 : 10),
+                     turn % 4 < 2 ? 6 : 10,
+                     (turn + ranks_) % 2 == 0),
         job_);
   }
 }
@@ -133,6 +135,22 @@ const std::string rows =
 4 tawpipe groups=2 context=2 seq=20 head_dim=2
 4 zbv layers=8 context=2 seq=20 head_dim=10
 )"
+    // tied embeddings, in one place and in two
+    R"(
+1 zb1 tied=true dtype=bf16 clip_norm=1
+2 1f1b:chunks=2 tied=true layers=5 micro_batches=3 dtype=bf16
+2 zb1:slices=3 seq=26 tied=true clip_norm=1
+2 1f1b replicas=2 groups=2 tied=true
+2 csv:file=dualpipev_2x5.csv groups=2 layers=7 micro_batches=5 tied=true
+3 zb2 groups=1+2 layers=7 micro_batches=5 tied=true clip_norm=1
+3 csv:file=interleaved_1f1b_3x6_comms.csv layers=7 micro_batches=6 tied=true
+3 fsdp groups=1+2 dtype=bf16 tied=true clip_norm=1
+4 zbv layers=9 context=2 seq=20 tied=true clip_norm=1
+4 1f1b:slices=3 context=2 seq=52 tied=true clip_norm=1
+4 zb1 replicas=2 groups=2 layers=3 micro_batches=6 dtype=bf16 tied=true clip_norm=1
+4 tawpipe replicas=2 groups=2 layers=3 dtype=bf16 grad_dtype=fp32 tied=true
+8 1f1b replicas=2 groups=2 context=2 seq=20 layers=3 tied=true clip_norm=1
+)"
     // slices, alone and of shared sequences
     R"(
 1 1f1b:slices=3 seq=26
@@ -165,6 +183,39 @@ const std::string rows =
 TEST_F(Cases, WithEverySettingComputeWhatOneRankDoes) {
   for (const std::string& text : rows_of(rows))
     expect_right(text, job_);
+}
+
+/// Of a pipeline's ends, with gradients that replicas or parts of sequences sum too.
+TEST_F(Cases, CopiesOfTiedEmbeddingsHaveTheSameBits) {
+  for (const std::string& text : rows_of(R"(
+2 1f1b tied=true dtype=bf16
+3 zb1 tied=true layers=4
+4 1f1b replicas=2 groups=2 layers=3 tied=true
+4 zb2 context=2 seq=20 layers=3 tied=true clip_norm=1
+)")) {
+    SCOPED_TRACE(text);
+    const auto runtime = tests::runtime_by_mpi(case_of(text));
+    for (int step = 0; step < 3; ++step) {
+      runtime->prepare();
+      (void)runtime->step();
+    }
+    std::uint64_t sum = 0;
+    if (runtime->own_program().has_embeddings()) {
+      const model::Buffer weights = runtime->arena().slot({schedule::SlotClass::embeddings, 0});
+      const auto host =
+          Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), engine::view_of(weights));
+      sum =
+          std::hash<std::string_view>()({reinterpret_cast<const char*>(host.data()), host.size()});
+    }
+    std::set<std::uint64_t> sums;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::uint64_t of_rank = sum;
+      MPI_Bcast(&of_rank, 1, MPI_UINT64_T, rank, MPI_COMM_WORLD);
+      sums.insert(of_rank);
+    }
+    sums.erase(0);  // between the ends
+    EXPECT_EQ(sums.size(), 1U);
+  }
 }
 
 /// One thread submits everything ahead of the work, as on a device whose transport works on
