@@ -13,6 +13,7 @@ import time
 import h5py
 import numpy
 import pytest
+from minitaw import evidence, record
 from programs import (
     BUILD,
     JSON_HEAD,
@@ -115,6 +116,15 @@ def test_results_agree_with_the_timeline():
         columns = (file[f"runs/{name}"] for name in ("ticks", "accounted_step", "accounted_s"))
         for number, figures in enumerate(zip(*columns, strict=True)):
             check_account(file[f"runs/{number:04}"], *figures)
+
+
+def test_the_evidence_holds_for_runs_with_tied_embeddings():
+    """Of the optimiser's memory too: one matrix, two copies, all on every rank, or a part of it."""
+    schedules = "zbv,1f1b,ddp,fsdp"
+    output_of(run(2, "job.h5", ranks=2, groups=1, layers=4, schedule=schedules, tied="true"))
+    for _, case in record.load("job.h5").iterrows():
+        checks = evidence.by_identity, evidence.by_columns, evidence.by_memory
+        assert [fault for check in checks for fault in check(case)] == [], case.schedule
 
 
 def check_account(case, ticks, step, length):
