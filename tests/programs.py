@@ -15,7 +15,7 @@ from minitaw import command
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("MINITAW_BUILD", REPOSITORY / "build/host"))
 MPIEXEC = os.environ.get("MINITAW_MPIEXEC", "mpiexec")
-MINITAW = BUILD / "minitaw"
+MINITAW = BUILD / "bin/minitaw"
 # written by tests/record/write_sample.cpp
 SAMPLE = BUILD / "tests/record/sample.h5"
 

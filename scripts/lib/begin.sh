@@ -15,7 +15,10 @@ configure_preset() { # preset [options]
   shift
   mkdir -p "build/$preset"
   say "configuring build/$preset"
-  local log=build/$preset/configure.log warnings=()
+  local log=build/$preset/configure.log warnings=() home
+  # A copied build names the folders of the tree that it comes from.
+  home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "build/$preset/CMakeCache.txt" 2>/dev/null)
+  [[ -z $home || $home -ef . ]] || find "build/$preset" -mindepth 1 -delete
   [[ -z ${MINITAW_WERROR:-} ]] || warnings=("-DMINITAW_WERROR=$MINITAW_WERROR")
   cmake --preset "$preset" "${warnings[@]}" "$@" >"$log" 2>&1 || {
     cat "$log" >&2

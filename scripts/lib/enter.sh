@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# enter.sh ROOT CACHE REPOSITORY COMMAND ...: called by scripts/env in a mount namespace of its own.
+# enter.sh ROOT REPOSITORY COMMAND ...: called by scripts/env in a mount namespace of its own.
 # Takes /usr and /etc from ROOT, leaves everything else of the machine at its usual place, and
 # becomes the command: its signals, terminal and exit code are its own.
 set -e
-root=$1 cache=$2 repository=$3 folder=$PWD new=$1/mnt
-shift 3
+export MINITAW_ROOT=$1 # builds remember it
+root=$1 repository=$2 folder=$PWD new=$1/mnt
+shift 2
 PATH+=:/usr/sbin
 
 bind() { # path [what appears there]
@@ -34,7 +35,7 @@ for path in "${of_machine[@]/#//etc/}"; do
   [[ ! -r $path ]] || bind "$path"
 done
 # Work may also live below /usr/local or /usr/src.
-for path in "$folder" "$HOME" "$repository" "$cache" /usr/local/cuda*; do
+for path in "$folder" "$HOME" "$repository" "${root%/*}" /usr/local/cuda*; do
   [[ ! -d $path || $path != /usr/local/?* && $path != /usr/src/?* ]] || bind "$path"
 done
 

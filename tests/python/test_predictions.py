@@ -11,7 +11,7 @@ from minitaw.events import predicted_timelines
 from programs import BUILD, REPOSITORY, minitaw, output_of, refused, script, settings
 
 pytestmark = pytest.mark.skipif(
-    not (BUILD / "minitaw-predict").exists(), reason="built without SimGrid"
+    not (BUILD / "bin/minitaw-predict").exists(), reason="built without SimGrid"
 )
 # Of minitaw_kernels: FLOPs, bytes, seconds.
 KERNELS = """

@@ -6,7 +6,7 @@ import os
 import pathlib
 
 import pytest
-from programs import BUILD, REPOSITORY, call, says
+from programs import MINITAW, REPOSITORY, call, says
 
 
 @pytest.fixture(scope="module")
@@ -14,9 +14,9 @@ def packed(tmp_path_factory):
     """Of the program alone: others are packed alike, and take their time. So does xz, whose place
     `cat` takes."""
     folder = tmp_path_factory.mktemp("pack")
-    for name in ("build", "bin", "elsewhere"):
-        (folder / name).mkdir()
-    (folder / "build/minitaw").symlink_to(BUILD / "minitaw")
+    for name in ("build/bin", "bin", "elsewhere"):
+        (folder / name).mkdir(parents=True)
+    (folder / "build/bin/minitaw").symlink_to(MINITAW)
     (folder / "bin/xz").write_text("#!/bin/sh\nexec cat\n")
     (folder / "bin/xz").chmod(0o755)
     pack = [REPOSITORY / "scripts/pack", folder / "packed", folder / "build"]
