@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
@@ -7,14 +9,14 @@
 
 namespace minitaw::topology {
 namespace {
-/// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the
-/// ranks: it is first.
-int announced_ranks() {
-  // MPICH's mpiexec, srun --mpi=pmi2; Open MPI's mpiexec; any srun (a batch script has none)
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0)
-      return std::atoi(text);
-  return 0;
+/// What a launcher sets to the number of ranks that it has started: MPICH's mpiexec and srun
+/// --mpi=pmi2; Open MPI's mpiexec; any srun (a batch script has none). mpiexec inside a Slurm step
+/// starts the ranks: it is first.
+constexpr std::array launchers = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+int number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? 0 : std::atoi(text);
 }
 }  // namespace
 
@@ -43,13 +45,16 @@ std::string line_of(const std::filesystem::path& file) {
 }
 
 void require_launched_together(int ranks) {
-  const int announced = announced_ranks();
-  if (ranks != 1 || announced <= 1)
+  const auto variable =
+      std::ranges::find_if(launchers, [](const char* name) { return number_in(name) > 0; });
+  if (ranks != 1 || variable == launchers.end() || number_in(*variable) == 1)
     return;
   throw InputError(
-      "{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
-      "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
-      "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
-      announced);
+      "{0}={1}, but for MPI each of {1} ranks is alone: where a launcher started them, it does not "
+      "speak the PMI of this MPI library; take another of those that srun --mpi=list names (MPICH: "
+      "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library; "
+      "where the shell has the variable from elsewhere, as in salloc: unset {0}",
+      *variable,
+      number_in(*variable));
 }
 }  // namespace minitaw::topology

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstdlib>
+#include <sched.h>
+#include <thread>
+#include "base/range.hpp"
 #include "fixtures.hpp"
 #include "topology/control_groups.hpp"
+#include "topology/processors.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::topology {
@@ -56,6 +60,43 @@ TEST_F(ControlGroups, OfAContainerBeginWithItsOwn) {
   EXPECT_EQ(of("cpu"), Folders{"/c"});
 }
 
+TEST_F(ControlGroups, HaveProcessorQuotas) {
+  write("cgroup", "4:cpu:/a/job\n0::/step\n");
+  write("mountinfo",
+      "32 31 0:29 / " + path("v1") + " rw - cgroup cgroup rw,cpu\n41 31 0:38 / " + path("v2") +
+          " rw - cgroup2 cgroup2 rw\n");
+  for (const auto& [folder, quota] :
+      {std::pair{"v1/a/job/", "-1"}, {"v1/a/", "150000"}, {"v1/", "many"}}) {
+    write(folder + std::string("cpu.cfs_quota_us"), quota);
+    write(folder + std::string("cpu.cfs_period_us"), "50000\n");
+  }
+  write("v2/step/cpu.max", "20000 80000\n");
+  write("v2/cpu.max", "max 100000\n");
+  const std::vector<ProcessorQuota> quotas = processor_quotas(folder_);
+  EXPECT_EQ(list_of(quotas, &ProcessorQuota::processors), (std::vector{3.0, 0.25}));
+  EXPECT_EQ(list_of(quotas, &ProcessorQuota::file),
+      (std::vector{path("v1/a/cpu.cfs_quota_us"), path("v2/step/cpu.max")}));
+  EXPECT_NE(quotas[0].group, quotas[1].group);
+  std::filesystem::create_directory_symlink(path("v2"), path("elsewhere"));
+  write("mountinfo", "41 31 0:38 / " + path("elsewhere") + " rw - cgroup2 cgroup2 rw\n");
+  EXPECT_EQ(processor_quotas(folder_).at(0).group, quotas[1].group) << "by another name";
+}
+
+/// A thread that is bound afterwards, as runtime libraries do, changes nothing.
+TEST(Processors, OfTheProcessAreThoseThatItBeganWith) {
+  const std::vector<int> all = allowed_processors();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(processors_of_thread(), all);
+  std::jthread([&] {
+    cpu_set_t last;
+    CPU_ZERO(&last);
+    CPU_SET(all.back(), &last);
+    ASSERT_EQ(sched_setaffinity(0, sizeof last, &last), 0);
+    EXPECT_EQ(processors_of_thread(), std::vector{all.back()});
+    EXPECT_EQ(allowed_processors(), all);
+  });
+}
+
 /// What ranks hear for whom MPI knows `ranks`, where the launcher of these has set variables.
 std::string refusal(int ranks, const std::vector<std::pair<const char*, const char*>>& variables) {
   for (const char* name :
@@ -77,7 +118,9 @@ TEST(Launcher, NobodySaysAnything) {
 
 TEST(Launcher, RanksThatAreAloneAreRefused) {
   EXPECT_EQ(refusal(6, {{step, "6"}}), "");
-  EXPECT_THAT(refusal(1, {{step, "6"}}), test::Says({"6 ranks", "--mpi=pmi2"}));
+  for (const std::string name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", step})
+    EXPECT_THAT(refusal(1, {{name.c_str(), "6"}}),
+        test::Says({name + "=6", "6 ranks", "--mpi=pmi2", "unset " + name}));
 }
 
 TEST(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {
