@@ -50,8 +50,7 @@ private:
     if (options_.output.empty())
       options_.output =
           std::filesystem::path(deck_.path).filename().replace_extension(".h5").string();
-    if (!mpi.is_root())
-      catch_signals_silently();
+    catch_signals_of(mpi.environment.rank());
     const deck::Deck deck = mpi.read(deck_);
     mpi.watchdog.phase("reading the result file");
     mpi.agree([&] {

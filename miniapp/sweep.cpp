@@ -127,9 +127,11 @@ private:
       note(result.remark);
   }
 
+  /// The result file has it too, so the run goes on where this cannot be written.
   void print(const std::string& text) {
-    fmt::print("{}", text);
-    std::fflush(stdout);
+    const std::string fault = try_stdout(text);
+    if (!fault.empty() && told_.insert(fault).second)
+      print_error(fmt::format("{}; the run goes on, {} has it all", fault, options_.output));
   }
 
   /// FLOP/s of a rank's device for this case.
@@ -149,7 +151,7 @@ private:
   std::size_t done_ = 0;  ///< of these runs
   TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
-  std::set<std::string> told_;    ///< remarks that were printed
+  std::set<std::string> told_;    ///< remarks and faults that were printed
   std::optional<Run> running_;
   std::mutex mutex_;  ///< give_up() comes from another thread
 };
@@ -171,10 +173,8 @@ public:
         mpi_(mpi),
         time_(options.time_limit),
         budget_(mpi) {
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.is_root())
-        writer_.emplace(deck, options, invocation, mpi);
-    });
+    harness::agree_on_root(
+        MPI_COMM_WORLD, [&] { writer_.emplace(deck, options, invocation, mpi); });
     mpi.record_by([this](const std::string& reason) { give_up(Status::timeout, reason); });
   }
 
@@ -194,14 +194,15 @@ private:
   /// everywhere.
   Order next() {
     mpi_.watchdog.phase("agreeing on the next case");
+    signal_ = static_cast<int>(comm::mpi::largest(caught_signal(), MPI_COMM_WORLD));
     return mpi_.on_root([this] { return choose(); });
   }
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
     for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
-      if (caught_signal() != 0) {
-        why_stopped_ = by_signal();
+      if (signal_ != 0) {
+        why_stopped_ = fmt::format("stopped by SIG{}", sigabbrev_np(signal_));
         break;
       }
       const Run& run = writer_->runs()[at_];
@@ -236,10 +237,7 @@ private:
       throw;
     }
     mpi_.watchdog.phase("recording a case");
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_)
-        settle(executed);
-    });
+    harness::agree_on_root(MPI_COMM_WORLD, [&] { settle(executed); });
   }
 
   /// Rank 0: the job cannot go on.
@@ -276,19 +274,12 @@ private:
         return;
       writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()));
       break;
-    case StopReason::signal: why_stopped_ = by_signal(); return;
+    case StopReason::signal: return;  // choose() says which
     }
     ++at_;
   }
 
   std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
-
-  /// The signal may have come to another rank only.
-  static std::string by_signal() {
-    const int signal = caught_signal();
-    return signal == 0 ? "stopped by a signal"
-                       : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
-  }
 
   const deck::Deck& deck_;
   MpiJob& mpi_;
@@ -297,6 +288,7 @@ private:
   std::optional<ResultWriter> writer_;  ///< rank 0
   std::size_t at_ = 0;                  ///< of its runs
   int finished_ = 0;                    ///< runs of this session
+  int signal_ = 0;                      ///< of some rank
   std::string why_stopped_;             ///< rank 0
 };
 }  // namespace

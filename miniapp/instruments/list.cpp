@@ -10,6 +10,7 @@
 #include "instruments/slowest/slowest.hpp"
 #include "instruments/stalls/stalls.hpp"
 #include "instruments/verbs.hpp"
+#include "signals.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -44,7 +45,9 @@ record::Remarks remarks() {
 harness::Instruments make_instruments(const JobView& job) {
   // A device that several ranks share would count for each of them.
   energy::Meter meter(job.shared_devices ? "" : job.device_uuid);
-  harness::Instruments all = {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.place.nodes),
+  harness::Instruments all = {
+      std::make_shared<stalls::Stalls>(
+          MPI_COMM_WORLD, job.place.nodes, stalls::Stalls::Signals{caught_signal, pass_on_signal}),
       std::make_shared<energy::Energy>(std::move(meter), job.place.nodes)};
   if (!job.shared_devices && !job.crowded)
     all.push_back(std::make_shared<slowest::Comparison>(job.place.cores, job.places));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank
-// that FAULTY_RANK names, its matrix products are 1 % too large. With NO_DEVICE it is linked into
-// the program instead of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
+// that FAULTY_RANK names, its matrix products are 1 % too large. On the rank that BROKEN_RANK
+// names, MPI_Ibarrier fails when it is called for the BARRIERSth time. With NO_DEVICE it is linked
+// into the program instead of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has
+// none.
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -42,6 +45,14 @@ int uname(utsname* system) noexcept {
   std::strcpy(system->release, "6.1-leak017");  // somebody has built a kernel for it
   std::strcpy(system->machine, "x86_64");
   return 0;
+}
+
+int MPI_Ibarrier(std::intptr_t comm, void* request) {
+  static const auto right =
+      reinterpret_cast<decltype(&MPI_Ibarrier)>(dlsym(RTLD_NEXT, "MPI_Ibarrier"));
+  static int left = is_rank_of("BROKEN_RANK") ? std::atoi(std::getenv("BARRIERS")) : 0;
+  constexpr int other_error = 15;
+  return --left == 0 ? other_error : right(comm, request);
 }
 
 void sgemm_(const char* transa,

@@ -6,10 +6,12 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import subprocess
+import time
 
 import pytest
-from programs import MINITAW, minitaw, output_of, refused, told
+from programs import MINITAW, REPOSITORY, call, minitaw, output_of, refused, told
 
 DECK = "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
 ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
@@ -120,9 +122,7 @@ def titles(lines):
 
 def test_a_table_is_narrow_on_a_terminal():
     """A line of 80 characters holds it, and `plan` tells only a few cases in detail."""
-    ran = accepted(
-        "run", "one.toml", "--set=vocab=64", "--set=steps=3", "-o", "one.h5"
-    ).splitlines()
+    ran = accepted("run", "one.toml", *SHORT, "-o", "one.h5").splitlines()
     for words, left_out in (
         (("show", "one.h5"), "MFU"),
         (("plan", "deck.toml", "--set=seq=64,128,256,512,1K"), "optimiser"),
@@ -133,3 +133,78 @@ def test_a_table_is_narrow_on_a_terminal():
         assert len(lines) > 1 and all(len(line) <= 80 for line in lines)
     assert "case 4: tawpipe" in "\n".join(whole) and "case 4:" not in "\n".join(narrow)
     assert titles(ran) == titles(on_terminal("show", "one.h5")), "run has them, wherever it writes"
+
+
+MACHINE = str(REPOSITORY / "inputs/machines/cluster-2x2.toml")
+SHORT = ["--set=vocab=64", "--set=steps=3"]
+TABLES = ["--help", "plan --help", "help keys", "topo", "plan one.toml", "plan one.toml --json"]
+TABLES += [
+    "show one.h5",
+    "show one.h5 --csv",
+    "verify one.toml",
+    f"predict one.toml --machine {MACHINE}",
+]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """A file of one case."""
+    path = tmp_path_factory.mktemp("result") / "one.h5"
+    path.with_suffix(".toml").write_text(ONE)
+    accepted("run", path.with_suffix(".toml"), *SHORT, "-o", path)
+    return path
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_that_does_not_arrive_is_an_error(table, result):
+    """A full device and a closed stream have a sentence. A reader that has gone ends the program by
+    SIGPIPE, whether the parent ignores that signal or not."""
+    os.symlink(result, "one.h5")
+    words = [MINITAW, *table.split()]
+    for redirection, reason in ((">/dev/full", "No space left"), (">&-", "Bad file descriptor")):
+        refused(
+            call("sh", "-c", f'exec "$@" {redirection}', "sh", *words), "standard output", reason
+        )
+    for ignored in (True, False):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        done = subprocess.run(
+            words,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL
+            ),
+            restore_signals=False,
+        )
+        os.close(theirs)
+        assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b""), done
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "| true"])
+def test_a_run_whose_table_does_not_arrive_has_its_file(redirection):
+    """One sentence says so."""
+    run = f'{{ "$@"; echo $? >code; }} {redirection}'
+    done = call("sh", "-c", run, "sh", MINITAW, "run", "one.toml", *SHORT, "-o", "one.h5")
+    assert done.stdout == "" and re.fullmatch(
+        "minitaw: standard output: .*; the run goes on, one.h5 has it all\n", done.stderr
+    ), told(done)
+    assert pathlib.Path("code").read_text() == "0\n"
+    assert "RESULT: VALID" in accepted("show", "one.h5")
+
+
+def test_an_interrupted_prediction_ends():
+    """As a terminal interrupts it, with all its processes; and where only the first is told."""
+    minutes = ["predict", "deck.toml", "--machine", MACHINE, "--set=micro_batches=400000"]
+    for send in (os.killpg, os.kill):
+        with subprocess.Popen(
+            [MINITAW, *minutes], start_new_session=True, stderr=subprocess.PIPE, text=True
+        ) as running:
+            children = pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children")
+            while not children.read_text():
+                assert running.poll() is None
+                time.sleep(0.1)
+            time.sleep(0.5)
+            send(running.pid, signal.SIGINT)
+            assert running.communicate(timeout=20) == (None, "")  # the child has closed it, too
+        assert running.returncode == -signal.SIGINT

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <set>
+#include "comm/mpi/sends.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::stalls {
@@ -57,11 +58,14 @@ std::string sentence(std::span<const State> states, const topology::Groups& node
   return {};
 }
 
-Stalls::Stalls(MPI_Comm world, const topology::Groups& nodes)
+Stalls::Stalls(MPI_Comm world, const topology::Groups& nodes, Signals signals)
     : nodes_(nodes),
-      rank_(comm::mpi::rank_in(world)) {
+      rank_(comm::mpi::rank_in(world)),
+      signals_(std::move(signals)),
+      sent_bytes_(nodes.ranks()) {
   check_mpi(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
   check_mpi(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  comm::mpi::count_sends(own_.comm, sent_bytes_, schedule::Traffic{});
   thread_ = std::jthread([this](const std::stop_token& end) { serve(end); });
 }
 
@@ -100,6 +104,8 @@ void Stalls::serve(const std::stop_token& end) {
           lock, end, states_.empty() ? period : period / 10, [this] { return asks_; });
       const bool asks = std::exchange(asks_, false);
       lock.unlock();
+      if (rank_ != 0 && signal_ == 0 && (signal_ = signals_.caught()) != 0)
+        send(0, signal, &signal_);
       for (int rank = 0; rank < nodes_.ranks(); ++rank)
         if (asks && gathers(rank))
           send(rank, question);
@@ -112,11 +118,20 @@ void Stalls::serve(const std::stop_token& end) {
   }
 }
 
-void Stalls::send(int to, Tag tag, const State* state) {
+template <class T>
+void Stalls::send(int to, Tag tag, const T* value) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int bytes = state == nullptr ? 0 : sizeof *state;
-  if (MPI_Isend(state, bytes, MPI_BYTE, to, tag, own_.comm, &request) == MPI_SUCCESS)
+  const int bytes = value == nullptr ? 0 : sizeof *value;
+  if (MPI_Isend(value, bytes, MPI_BYTE, to, tag, own_.comm, &request) == MPI_SUCCESS)
     MPI_Request_free(&request);
+}
+
+template <class T>
+T Stalls::receive(int from, Tag tag) {
+  T value{};
+  check_mpi(MPI_Recv(&value, sizeof value, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
+      "MPI_Recv");
+  return value;
 }
 
 void Stalls::receive() {
@@ -126,14 +141,15 @@ void Stalls::receive() {
     check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, own_.comm, &there, &status), "MPI_Iprobe");
     if (there == 0)
       return;
-    const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
-    State theirs;
-    check_mpi(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
-        "MPI_Recv");
-    if (tag == question)
+    const int from = status.MPI_SOURCE;
+    switch (status.MPI_TAG) {
+    case question:
+      (void)receive<char>(from, question);
       reply(from);
-    else
-      states_[from] = theirs;
+      break;
+    case answer: states_[from] = receive<State>(from, answer); break;
+    default: signals_.pass_on(from, receive<int>(from, signal));
+    }
   }
 }
 
@@ -178,7 +194,7 @@ void Stalls::conclude() {
   for (const State& state : states_)
     if (state.answers())
       text += fmt::format("\nminitaw: {}", state.text.data());
-  fmt::print(stderr, "minitaw: {}\n", text);
+  std::fputs(fmt::format("minitaw: {}\n", text).c_str(), stderr);
   std::fflush(stderr);
   tell(said);
 }

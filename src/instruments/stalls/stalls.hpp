@@ -26,10 +26,17 @@ std::string sentence(std::span<const State> states, const topology::Groups& node
 /// Says why a job stands still. A thread of each rank answers when it is asked how far its rank has
 /// come, whatever that rank waits for. When a rank's watchdog asks, rank 0 gathers the states of
 /// all and prints them behind the sentence; the last rank does so if rank 0 does not answer.
+///
+/// The same thread passes on to rank 0, at once, that a signal has come to its rank.
 class Stalls final : public harness::Instrument {
 public:
+  struct Signals {
+    std::function<int()> caught = [] { return 0; };       ///< on each rank; 0: none
+    std::function<void(int rank, int signal)> pass_on{};  ///< on rank 0, of other ranks
+  };
+
   /// Collective over `world`, whose ranks lie on these `nodes`.
-  Stalls(MPI_Comm world, const topology::Groups& nodes);
+  Stalls(MPI_Comm world, const topology::Groups& nodes, Signals signals);
 
   void between_cases() override;
   void begin_case(const harness::RunningCase& running) override;
@@ -37,13 +44,16 @@ public:
   [[nodiscard]] std::optional<std::string> explain_stall(const std::string& report) override;
 
 private:
-  enum Tag { question, answer };
+  enum Tag { question, answer, signal };
 
   bool gathers(int rank) const { return rank == 0 || rank == nodes_.ranks() - 1; }
 
   void serve(const std::stop_token& end);
   void receive();
-  void send(int to, Tag tag, const State* state = nullptr);
+  template <class T = char>
+  void send(int to, Tag tag, const T* value = nullptr);
+  template <class T>
+  T receive(int from, Tag tag);
   State state();
   void reply(int asker);
   void conclude();
@@ -52,6 +62,7 @@ private:
   comm::mpi::OwnComm own_;
   topology::Groups nodes_;
   int rank_;
+  Signals signals_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   const engine::Runtime* runtime_ = nullptr;  ///< of the case that is executed
@@ -60,7 +71,9 @@ private:
   bool asks_ = false, told_ = false;
   std::string sentence_;
   // Of the thread alone:
-  std::vector<State> states_;  ///< of all ranks; none before they are gathered
+  int signal_ = 0;              ///< that was passed on
+  comm::SentBytes sent_bytes_;  ///< of its messages, which no case has sent
+  std::vector<State> states_;   ///< of all ranks; none before they are gathered
   std::chrono::steady_clock::time_point asked_;
   /// Never freed: a message to a rank that is dead does not end.
   std::deque<State> sent_;

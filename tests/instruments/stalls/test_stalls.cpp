@@ -2,6 +2,7 @@
 // Three ranks of a job say how far they have come: rank 0 says who is late, the others say nothing.
 #include <cstring>
 #include <gmock/gmock.h>
+#include "comm/mpi/sends.hpp"
 #include "harness/cases.hpp"
 #include "instruments/stalls/stalls.hpp"
 
@@ -39,9 +40,35 @@ protected:
   static inline std::vector<std::unique_ptr<Stalls>> all_;
 
   int rank_ = comm::mpi::rank_in(MPI_COMM_WORLD);
-  Stalls& stalls_ =
-      *all_.emplace_back(std::make_unique<Stalls>(MPI_COMM_WORLD, topology::Groups({2, 1})));
+
+  struct Signals {
+    std::atomic<int> caught = 0, told = 0, rank = -1, number = 0;
+  };
+
+  /// Of one test; the thread may look at it later.
+  std::shared_ptr<Signals> signals_ = std::make_shared<Signals>();
+  Stalls& stalls_ = *all_.emplace_back(std::make_unique<Stalls>(MPI_COMM_WORLD,
+      topology::Groups({2, 1}),
+      Stalls::Signals{[all = signals_] { return all->caught.load(); },
+          [all = signals_](int rank, int number) {
+            ++all->told;
+            all->rank = rank;
+            all->number = number;
+          }}));
 };
+
+/// During a step, whose bytes stay those of the case.
+TEST_F(Stalling, ASignalIsPassedOnToRankZeroOnce) {
+  const comm::mpi::StepSends step;
+  if (rank_ == 2)
+    signals_->caught = 12;
+  wait();
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_EQ(signals_->told, rank_ == 0 ? 1 : 0);
+  EXPECT_EQ(signals_->rank, rank_ == 0 ? 2 : -1);
+  EXPECT_EQ(signals_->number, rank_ == 0 ? 12 : 0);
+  EXPECT_EQ(comm::mpi::take_uncounted(), "");
+}
 
 /// Rank 1 asks, the others when all have been told.
 TEST_F(Stalling, IsExplainedOnceAndRankZeroKnowsTheCause) {
