@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fmt/ranges.h>
 #include <regex>
+#include <sstream>
 #include <thread>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -12,15 +14,58 @@
 #include "instruments.hpp"
 #include "record/table.hpp"
 #include "topology/memory.hpp"
+#include "topology/team.hpp"
 
 namespace minitaw::app {
 namespace {
-/// OMP_NUM_THREADS, else this rank's share of the cores that it may run on.
-int threads_of(const topology::Placement& place) {
-  if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
-    return std::atoi(asked);
+/// OMP_NUM_THREADS, else this rank's share of the cores that it may run on, and of the quota of its
+/// control group. Tells what is unusual.
+int threads_of(const topology::Placement& place, std::vector<std::string>& remarks) {
   const int here = place.nodes.size(place.node);
-  return std::max(1, std::min<int>(place.cores.size(), place.node_cores / here));
+  const char* const asked = std::getenv("OMP_NUM_THREADS");
+  const bool is_asked = asked != nullptr && std::atoi(asked) > 0;
+  const int threads = is_asked
+                          ? std::atoi(asked)
+                          : std::max(1, std::min<int>(place.cores.size(), place.node_cores / here));
+  const double quota = place.quota.processors;
+  if (quota >= threads)
+    return threads;
+  const int taken = is_asked ? threads : static_cast<int>(std::ceil(quota));
+  remarks.push_back(fmt::format("a processor quota leaves {:.3g} cores a rank ({}) for {}{}",
+      quota,
+      place.quota.file,
+      counted(taken, "thread"),
+      taken < threads ? fmt::format(" instead of {}", threads) : ""));
+  return taken;
+}
+
+/// Starts the threads that compute, and tells if they are not as wanted.
+int start_threads(int wanted, topology::Placement& place, std::vector<std::string>& remarks) {
+  topology::Team team = topology::start_team(wanted);
+  if (team.was_dynamic)
+    remarks.emplace_back("OMP_DYNAMIC is switched off: kernels need the same threads every time");
+  if (team.threads < wanted)
+    remarks.push_back(fmt::format("OpenMP grants {} instead of {} (OMP_THREAD_LIMIT or "
+                                  "OMP_MAX_ACTIVE_LEVELS)",
+        counted(team.threads, "thread"),
+        wanted));
+  place.set_processors(std::move(team.processors));
+  return team.threads;
+}
+
+/// On rank 0: what ranks have to remark, each sentence once.
+std::vector<std::string> with_ranks(const std::vector<std::string>& remarks_of_ranks) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (const int rank : indices(remarks_of_ranks)) {
+    std::istringstream lines(remarks_of_ranks[rank]);
+    for (std::string line; std::getline(lines, line);)
+      ranks[line].push_back(rank);
+  }
+  std::vector<std::string> all;
+  for (const auto& [remark, some] : ranks)
+    all.push_back(fmt::format(
+        "{} {}: {}", some.size() > 1 ? "ranks" : "rank", topology::ranges_text(some), remark));
+  return all;
 }
 
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
@@ -47,12 +92,20 @@ std::vector<std::string> gather(const std::string& text) {
 /// Lets all ranks learn of each other, of their nodes and devices. Kokkos starts afterwards.
 /// Collective.
 Site look_around(const JobFlags& flags) {
-  // 1. Nodes, cores, threads.
+  // 1. Nodes, cores, threads. One rank of each node looks at its processors and adapters. All nodes
+  // of scripts/cluster are one machine.
   std::optional<topology::Placement> found;
-  harness::agree(MPI_COMM_WORLD, [&] { found = comm::mpi::detect_placement(MPI_COMM_WORLD); });
+  topology::Site mine;
+  std::vector<std::string> remarks;
+  harness::agree(MPI_COMM_WORLD, [&] {
+    found = comm::mpi::detect_placement(MPI_COMM_WORLD, [&] {
+      mine = topology::look();
+      return mine.core_of;
+    });
+  });
   Site site{.place = *found};
-  const topology::Placement& place = site.place;
-  site.threads = threads_of(place);
+  topology::Placement& place = site.place;
+  site.threads = start_threads(threads_of(place, remarks), place, remarks);
 
   // 2. Host names: rank 0 has all, others their own.
   std::map<int, std::string> hosts = {{place.node, place.host}};
@@ -76,30 +129,32 @@ Site look_around(const JobFlags& flags) {
   site.shared_devices =
       MpiJob::on_root([&] { return topology::shared_device(site.uuids).has_value(); });
 
-  // 5. Processors and adapters: one rank of each node looks. All nodes of scripts/cluster are one
-  // machine.
-  topology::Site mine;
-  agree([&] {
-    if (place.local_rank == 0)
-      mine = topology::look();
-  });
+  // 5. What rank 0 tells.
   const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
   const std::vector<std::string> units = gather(text_of(site.device, site.threads));
   const std::vector<std::vector<int>> cores =
       comm::mpi::gather_lists(place.cores, MPI_COMM_WORLD, "gathering cores of ranks");
   const std::vector<int> threads =
       comm::mpi::gather(site.threads, MPI_COMM_WORLD, "gathering threads of ranks");
+  const std::vector<double> quotas =
+      comm::mpi::gather(place.quota.processors, MPI_COMM_WORLD, "gathering quotas of ranks");
   const bool one_machine = !record::shaped_links().empty();
   for (const int r : indices(units)) {
     const int node = place.nodes.group_of(r), first = place.nodes.first(node);
     site.ranks.push_back({.machine = one_machine ? 0 : node,
         .cores = cores[r],
         .threads = threads[r],
+        .quota = quotas[r],
         .node = node,
         .unit = units[r],
         .uuid = site.uuids[r],
         .site = {cpus[first], adapters[first]}});
   }
+  const auto node_cores =
+      comm::mpi::gather_lists(mine.cores, MPI_COMM_WORLD, "gathering cores of nodes");
+  site.remarks = with_ranks(gather(fmt::format("{}", fmt::join(remarks, "\n"))));
+  if (const std::string overlap = topology::overlap_text(site.ranks, node_cores); !overlap.empty())
+    site.remarks.push_back(overlap);
   site.adapters = MpiJob::on_root(
       [&] { return topology::fewest_adapters(list_of(site.ranks, &topology::RankPlace::site)); });
   return site;
@@ -118,7 +173,8 @@ harness::Instruments instruments_of(const Site& site) {
 /// How ranks wait, where each rank of this node has compute threads and one that communicates.
 comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
   const int ranks = place.nodes.size(place.node);
-  comm::WaitPolicy policy = comm::wait_policy(place.node_cores, ranks * (threads + 1));
+  const double cores = std::min<double>(place.node_cores, ranks * place.quota.processors);
+  comm::WaitPolicy policy = comm::wait_policy(static_cast<int>(cores), ranks * (threads + 1));
   if (!kernels::on_host)
     policy.eager = std::chrono::microseconds(100);
   return policy;
@@ -247,10 +303,17 @@ deck::Deck MpiJob::read(const DeckOptions& options) const {
     for (const std::string& file : files)
       if (of_first.find(file) == of_first.npos)
         throw InputError(
-            "{}: rank 0 has read something else; use the same file on every node", file);
+            "{}; rank 0 has read something else, so use the same file on every node", file);
   });
   watchdog.pause();
   return deck;
+}
+
+std::string MpiJob::map_text() const {
+  std::string text = record::map_text(ranks, hosts);
+  for (const std::string& sentence : remarks)
+    text += fmt::format("# {}\n", sentence);
+  return text;
 }
 
 std::string MpiJob::head_text(const deck::Deck& deck) const {

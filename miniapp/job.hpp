@@ -31,6 +31,7 @@ struct Site {
   bool shared_devices = false;               ///< some ranks use the same device
   std::vector<topology::RankPlace> ranks{};  ///< on rank 0
   int adapters = 0;                          ///< of the node that has fewest
+  std::vector<std::string> remarks{};        ///< on rank 0: sentences on threads and cores
 };
 
 /// A job that computes: Kokkos, the placement of its ranks, the runner of cases. One per process.
@@ -62,7 +63,8 @@ struct MpiJob : Site {
     return result;
   }
 
-  std::string map_text() const { return record::map_text(ranks, hosts); }
+  /// Where ranks run, and remarks.
+  std::string map_text() const;
 
   /// Text above a table: version, ranks, settings, shaped links, notes.
   std::string head_text(const deck::Deck& deck) const;

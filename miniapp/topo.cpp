@@ -37,7 +37,8 @@ private:
           {{"ranks", list_of(mpi.ranks, place)},
               {"groups", nodes.sizes()},
               {"adapters", mpi.adapters},
-              {"shaped_links", shaped}});
+              {"shaped_links", shaped},
+              {"remarks", mpi.remarks}});
     } else {
       write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
           mpi.map_text(),

@@ -50,7 +50,7 @@ harness::Instruments make_instruments(const JobView& job) {
           MPI_COMM_WORLD, job.place.nodes, stalls::Stalls::Signals{caught_signal, pass_on_signal}),
       std::make_shared<energy::Energy>(std::move(meter), job.place.nodes)};
   if (!job.shared_devices && !job.crowded)
-    all.push_back(std::make_shared<slowest::Comparison>(job.place.cores, job.places));
+    all.push_back(std::make_shared<slowest::Comparison>(job.place.processors, job.places));
   return all;
 }
 }  // namespace minitaw::app

@@ -83,6 +83,8 @@ int screen_job(const Invocation& invocation, const ScreenOptions& options, MpiJo
   harness::agree_on_root(MPI_COMM_WORLD, [&] {
     for (int node = 0; node < mpi.place.nodes.count(); ++node)
       screening.nodes.push_back(mpi.hosts.text(node));
+    if (std::ranges::any_of(mpi.ranks, [](const auto& r) { return throttled_share(r) > 0; }))
+      screening.load_by = "a processor quota";
     if (!options.expect.empty())
       set_expected(screening.measured, options.expect, shape);
     if (!options.json)

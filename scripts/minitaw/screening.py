@@ -177,7 +177,7 @@ def blocks_of(content):
     said = f"{plural(content['rounds'], 'round')} on nodes of {nodes} ranks"
     load = content["load"]
     if load is not None:
-        said += f"; other programs took up to {percent(load, 0)} of a rank's cores"
+        said += f"; {content['load_by']} took up to {percent(load, 0)} of a rank's cores"
     pictures, without = [], []
     for one in content["quantities"]:
         quantity = quantity_of(one, content)

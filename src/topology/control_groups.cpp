@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/control_groups.hpp"
-#include <algorithm>
+#include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <string>
+#include <sys/stat.h>
+#include "topology/system.hpp"
 
 namespace minitaw::topology {
 namespace {
@@ -51,5 +52,23 @@ std::vector<fs::path> control_groups(std::string_view controller, const fs::path
     folders.push_back(folder);
   }
   return folders;
+}
+
+std::vector<ProcessorQuota> processor_quotas(const fs::path& process) {
+  std::vector<ProcessorQuota> quotas;
+  for (const fs::path& folder : control_groups("cpu", process)) {
+    const fs::path unified = folder / "cpu.max", quota = folder / "cpu.cfs_quota_us";
+    const bool is_unified = fs::exists(unified);
+    std::istringstream words(  // microseconds of each period; "max 100000" or -1: as many as wanted
+        is_unified ? line_of(unified)
+                   : line_of(quota) + " " + line_of(folder / "cpu.cfs_period_us"));
+    double time = 0, period = 0;
+    struct stat known{};
+    if (words >> time >> period && time > 0 && period > 0 && stat(folder.c_str(), &known) == 0)
+      quotas.push_back({time / period,
+          is_unified ? unified : quota,
+          fmt::format("{}:{}", known.st_dev, known.st_ino)});
+  }
+  return quotas;
 }
 }  // namespace minitaw::topology

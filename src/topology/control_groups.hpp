@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <filesystem>
+#include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,4 +13,14 @@ namespace minitaw::topology {
 /// of it.
 std::vector<std::filesystem::path> control_groups(
     std::string_view controller, const std::filesystem::path& process = "/proc/self");
+
+/// Processor time that all processes of a group may take together.
+struct ProcessorQuota {
+  double processors = std::numeric_limits<double>::infinity();
+  std::string file{};   ///< that says so
+  std::string group{};  ///< the same for all processes of the group, whatever they call its folder
+};
+
+/// Returns the quotas of this process's groups.
+std::vector<ProcessorQuota> processor_quotas(const std::filesystem::path& process = "/proc/self");
 }  // namespace minitaw::topology

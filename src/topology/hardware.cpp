@@ -6,6 +6,7 @@
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
+#include <set>
 #include "base/error.hpp"
 #include "topology/system.hpp"
 
@@ -53,6 +54,23 @@ std::string cpu_text(hwloc_topology_t node) {
       count(HWLOC_OBJ_PU, "thread"));
 }
 
+/// Hardware threads of one core are one core.
+void set_cores(Site& site, hwloc_topology_t node) {
+  const hwloc_const_bitmap_t allowed = hwloc_topology_get_allowed_cpuset(node);
+  std::set<int> cores;
+  for (hwloc_obj_t at = nullptr;
+      (at = hwloc_get_next_obj_by_type(node, HWLOC_OBJ_PU, at)) != nullptr;) {
+    const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(node, HWLOC_OBJ_CORE, at);
+    const int first = hwloc_bitmap_first((core == nullptr ? at : core)->cpuset);
+    if (at->os_index >= site.core_of.size())
+      site.core_of.resize(at->os_index + 1, -1);
+    site.core_of[at->os_index] = first;
+    if (hwloc_bitmap_isset(allowed, at->os_index) != 0)
+      cores.insert(first);
+  }
+  site.cores.assign(cores.begin(), cores.end());
+}
+
 struct Port {
   hwloc_obj_t adapter;
   int number;
@@ -97,6 +115,7 @@ Site look(const std::string& xml, const fs::path& classes) {
   if (node == nullptr)
     return site;
   site.cpu = cpu_text(node.get());
+  set_cores(site, node.get());
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
     return site;  // the machine's adapters are not its nodes'
   std::vector<Port> ports = ports_up(node.get(), classes);

@@ -12,6 +12,10 @@ struct Site {
       "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
   /// Ports that carry the job's messages (docs/topo.md): "mlx5_0:1,mlx5_1:1".
   std::string adapters{};
+  /// [processor]: its core, by the first processor of that.
+  std::vector<int> core_of{};
+  /// On which the node's control groups let programs run, ascending.
+  std::vector<int> cores{};
 };
 
 /// Looks around. One rank of a node does so for all: the kernel lets one at a time, for 10 ms.

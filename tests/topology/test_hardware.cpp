@@ -4,6 +4,8 @@
 #include <hwloc.h>
 #include "fixtures.hpp"
 #include "topology/hardware.hpp"
+#include "topology/placement.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::topology {
 namespace {
@@ -36,6 +38,19 @@ TEST(Hardware, TheProcessorIsNamedAndCounted) {
   EXPECT_EQ(look(node(R"(<info name="CPUModel" value="Xeon X"/>)")).cpu,
       "Xeon X, 2 sockets, 12 cores, 24 threads");
   EXPECT_THAT(look().cpu, testing::HasSubstr("thread")) << "this machine";
+}
+
+/// Processors 0 and 1 are hardware threads of core 0, and so on.
+TEST(Hardware, HardwareThreadsOfACoreAreOneCore) {
+  std::string xml = node();
+  const Site all = look(xml);
+  EXPECT_EQ(ranges_text(cores_of(std::vector{3, 2, 5, 23, 99}, all.core_of)), "2,4,22,99");
+  EXPECT_EQ(ranges_text(all.cores), "0,2,4,6,8,10,12,14,16,18,20,22");
+  const std::string allowed = R"(allowed_cpuset=")";
+  const std::size_t begin = xml.find(allowed) + allowed.size();
+  const Site some = look(xml.replace(begin, xml.find('"', begin) - begin, "0x0000001a"));
+  EXPECT_EQ(ranges_text(some.cores), "0,2,4") << "of a control group";
+  EXPECT_EQ(some.core_of, all.core_of);
 }
 
 /// A folder for what hwloc does not tell of adapters.

@@ -33,5 +33,26 @@ TEST(Placement, RanksAreACrowdWhereTheirThreadsOutnumberTheirCores) {
   for (const Places& ranks : without)
     EXPECT_TRUE(is_crowded(ranks));
 }
+
+/// Machine 0 has ranks on cores 1-4, machine 1 on core 0.
+TEST(Placement, RanksThatShareACoreWhileOthersAreUnusedAreNamed) {
+  std::vector<RankPlace> ranks = {{0, {1, 2}}, {0, {2, 3}}, {0, {4}}, {1, {0}}, {0, {}}};
+  std::vector<std::vector<int>> cores = {{1, 2, 3, 4}, {}, {}, {0, 1}, {}};
+  EXPECT_EQ(overlap_text(ranks, cores), "") << "machine 0 has no more, no ranks share one of 1";
+  cores[0] = {0, 1, 2, 3, 4, 5};
+  EXPECT_THAT(overlap_text(ranks, cores),
+      testing::StartsWith("ranks 0-1 share core 2 while no rank uses cores 0,5: give"));
+  ranks[2].cores = {1};
+  ranks[4] = {1, {0}};
+  EXPECT_THAT(overlap_text(ranks, cores),
+      testing::StartsWith("ranks 0-2 share cores 1-2 while no rank uses cores 0,4-5, and likewise "
+                          "on 1 node more: "));
+}
+
+TEST(Placement, AQuotaKeepsThreadsFromComputing) {
+  EXPECT_EQ(throttled_share({.threads = 2}), 0);
+  EXPECT_EQ(throttled_share({.threads = 2, .quota = 2.5}), 0);
+  EXPECT_EQ(throttled_share({.threads = 2, .quota = 0.5}), 0.75);
+}
 }  // namespace
 }  // namespace minitaw::topology

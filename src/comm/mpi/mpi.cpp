@@ -2,10 +2,15 @@
 #include "comm/mpi/mpi.hpp"
 #include <algorithm>
 #include <exception>
+#include <fmt/ranges.h>
+#include <map>
+#include <ranges>
 #include <regex>
 #include <sched.h>
+#include <sstream>
 #include <unistd.h>
 #include "base/error.hpp"
+#include "topology/processors.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::comm::mpi {
@@ -93,17 +98,30 @@ Environment::~Environment() {
 }
 
 namespace {
-/// Cores this process may run on; none if the system does not say (more than 1024 cores, say).
-cpu_set_t own_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0)
-    CPU_ZERO(&cores);
-  return cores;
+/// The smallest part of a processor quota that is left for each rank of this node, where those in
+/// one control group share it.
+topology::ProcessorQuota part_of_quota(MPI_Comm node) {
+  const std::vector<topology::ProcessorQuota> quotas = topology::processor_quotas();
+  std::string groups;
+  for (const topology::ProcessorQuota& quota : quotas)
+    groups += quota.group + "\n";
+  const std::vector<std::string> of_ranks = gather_lists(groups, node, "gathering control groups");
+  std::istringstream lines(broadcast(fmt::format("{}", fmt::join(of_ranks, "")), node));
+  std::map<std::string, int> ranks;
+  for (std::string group; std::getline(lines, group);)
+    ++ranks[group];
+  topology::ProcessorQuota least;
+  for (topology::ProcessorQuota quota : quotas) {
+    quota.processors /= ranks.at(quota.group);
+    if (quota.processors < least.processors)
+      least = quota;
+  }
+  return least;
 }
 }  // namespace
 
-topology::Placement detect_placement(MPI_Comm world) {
+topology::Placement detect_placement(
+    MPI_Comm world, const std::function<std::vector<int>()>& look_at_cores) {
   OwnComm node;
   check_mpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
@@ -118,13 +136,23 @@ topology::Placement detect_placement(MPI_Comm world) {
   gethostname(name.data(), name.size() - 1);
   place.host = name.data();
 
-  cpu_set_t cores = own_cores();
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &cores))
-      place.cores.push_back(core);
+  std::array<int, CPU_SETSIZE> core_of{};
+  std::ranges::fill(core_of, -1);
+  if (place.local_rank == 0 && look_at_cores)
+    std::ranges::copy(look_at_cores() | std::views::take(core_of.size()), core_of.begin());
+  check_mpi(
+      MPI_Bcast(core_of.data(), sizeof core_of, MPI_BYTE, 0, node.comm), "telling cores of a node");
+  place.core_of.assign(core_of.begin(), core_of.end());
+  place.set_processors(topology::allowed_processors());
+
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : place.cores)
+    CPU_SET(core, &cores);
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof cores, MPI_BYTE, MPI_BOR, node.comm),
       "gathering cores of a node");
   place.node_cores = std::max(CPU_COUNT(&cores), 1);
+  place.quota = part_of_quota(node.comm);
   return place;
 }
 }  // namespace minitaw::comm::mpi

@@ -138,6 +138,8 @@ private:
 };
 
 /// Detects nodes (from MPI), and the cores and host of this rank. Collective; throws InputError on
-/// all if a node's ranks lie apart.
-topology::Placement detect_placement(MPI_Comm world);
+/// all if a node's ranks lie apart. `look_at_cores`: returns Placement::core_of, on the first rank
+/// of a node; none: each processor is a core.
+topology::Placement detect_placement(
+    MPI_Comm world, const std::function<std::vector<int>()>& look_at_cores = {});
 }  // namespace minitaw::comm::mpi

@@ -114,7 +114,8 @@ std::vector<std::vector<double>> Probe::round() {
     all.push_back(list_of(of_ranks | std::views::join));
   }
   for (const int rank : indices(uses)) {
-    const double share = rates::share_of_others(ranks_, uses, rank);
+    const double throttled = topology::throttled_share(ranks_[rank]);
+    const double share = throttled > 0 ? throttled : rates::share_of_others(ranks_, uses, rank);
     all.back()[rank] = std::isnan(share) ? nothing : std::max(0.0, share);  // of `load`
   }
   return all;

@@ -170,7 +170,8 @@ std::vector<int> nodes_of(const Suspect& suspect, const Wiring& wiring) {
 Verdict verdict_of(const Screening& s) {
   const Judgement& judgement = s.judgement;
   const std::string in_rounds = " in " + counted(std::ssize(s.measured.front().rounds), "round");
-  const std::string load = fmt::format("other programs took up to {:.0f} % of the cores of {}",
+  const std::string load = fmt::format("{} took up to {:.0f} % of the cores of {}",
+      s.load_by,
       100 * judgement.load,
       counted(std::ssize(judgement.loaded), "rank"));
   if (const auto culprits = std::ssize(judgement.culprits); culprits > 0) {
@@ -242,6 +243,7 @@ nlohmann::ordered_json to_json(const Screening& s) {
       {"nodes", s.wiring.nodes.sizes()},
       {"adapters", s.wiring.adapters},
       {"load", s.judgement.load},
+      {"load_by", s.load_by},
       {"loaded_ranks", s.judgement.loaded},
       {"part", has_ranks(s.wiring) ? "rank" : "node"},
       {"culprits", list_of(s.judgement.culprits, [&](const Culprit& c) { return to_json(s, c); })},

@@ -27,7 +27,7 @@ struct Quantity {
   /// Else a rate, of which more is better.
   bool is_latency() const { return units == "s"; }
 
-  /// Share of the rank's cores that other programs took; judges the other quantities.
+  /// Share of the rank's cores that others took, or a quota; judges the other quantities.
   bool is_load() const { return units == "1"; }
 
   /// Of what passes between two ranks; else of a rank itself.
@@ -132,12 +132,13 @@ struct Screening {
   std::vector<std::string> nodes{};     ///< their names
   std::vector<Measurement> measured{};  ///< by quantity
   Judgement judgement{};
+  std::string load_by = "other programs";  ///< what takes cores
 };
 
 /// What people read first, and the exit code.
 struct Verdict {
   std::string text;  ///< "FOUND: 1 culprit in 3 rounds"
-  int code = 0;      ///< 0: clean, 1: a culprit, 3: other programs took the cores
+  int code = 0;      ///< 0: clean, 1: a culprit, 3: others took the cores
 };
 
 Verdict verdict_of(const Screening& screening);

@@ -98,7 +98,7 @@ public:
       const model::Shape& shape,
       bool shared_devices)
       : shape_(shape),
-        cores_(place.cores),
+        cores_(place.processors),
         program_(program_of(place.nodes)),
         bytes_(model::block_matmul_parameters(shape) * sizeof(float)),
         exec_(engine::lane_space(schedule::Lane::compute)),

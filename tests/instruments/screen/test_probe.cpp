@@ -19,6 +19,8 @@ const std::vector<std::vector<int>> cores_of = {{0, 1}, {0, 1}, {3}, {0}, {1, 2}
 /// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were
 /// busy, and the system of rank 3 does not tell.
 constexpr double load_of[] = {0.125, 0.25, -0.5, nothing, 0.625, 0.75};
+/// Processors whose time rank 5 may take with one thread.
+constexpr double quota = 0.375;
 
 /// Another one for each pair and direction.
 double pair_number(int from, int to) {
@@ -118,7 +120,7 @@ double value_of(std::size_t quantity, int rank, int partner) {
   case 0: return 840 / (1 + rank + tick);
   case 1: return 4096 / (2 + rank + tick);
   case 2: return beside == rank ? nothing : 512 * 128 / pair_number(beside, rank);
-  case 6: return std::max(load_of[rank], 0.0);
+  case 6: return rank == 5 ? 1 - quota : std::max(load_of[rank], 0.0);
   default: break;
   }
   const double unit = quantity == 3 ? mib : quantity == 4 ? 0.5e-6 : mib / 4;
@@ -134,6 +136,8 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
   std::vector<topology::RankPlace> places;
   for (int r = 0; rank == 0 && r < 6; ++r)
     places.push_back({.machine = node_of[r], .cores = cores_of[r]});
+  if (rank == 0)
+    places[5].quota = quota;
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
   for (const bool shared_devices : {false, true}) {
     auto workbench = std::make_unique<Simulated>(rank, shared_devices ? local + 1 : turn_alone);

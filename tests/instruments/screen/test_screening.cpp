@@ -25,7 +25,8 @@ Screening screening() {
            {{Suspect::link, {1, 4}}}},
           .smallest = {0.121, no, no},
           .loaded = {5},
-          .load = 0.3}};
+          .load = 0.3},
+      "a flood"};
 }
 
 /// What is not known is null.
@@ -34,8 +35,9 @@ TEST(Screening, IsJson) {
   const Json found = Json::parse(to_json(screening()).dump());
   EXPECT_EQ(found, Json::parse(R"json({
     "verdict":
-      "FOUND: 4 culprits in 2 rounds; other programs took up to 30 % of the cores of 1 rank",
-    "rounds": 2, "nodes": [2, 4, 2], "adapters": 2, "load": 0.3, "loaded_ranks": [5],
+      "FOUND: 4 culprits in 2 rounds; a flood took up to 30 % of the cores of 1 rank",
+    "rounds": 2, "nodes": [2, 4, 2], "adapters": 2, "load": 0.3, "load_by": "a flood",
+    "loaded_ranks": [5],
     "part": "rank",
     "culprits": [
       {"kind": "rank", "ranks": [3], "nodes": ["beta"], "text": "rank 3 (beta)", "evidence": [
