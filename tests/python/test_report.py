@@ -248,7 +248,9 @@ def screened(values, of="pairs of nodes", units="B/s", expected=None):
     quantity = dict(name="rate", units=units, of=of, values=values, expected=expected)
     evidence = dict(text="rate, in: less", quantity="rate, in")
     culprit = dict(kind="adapter", ranks=[1], text="adapter of node 1", evidence=[evidence])
-    about = dict(verdict="FOUND: 1 culprit in 2 rounds", rounds=2, nodes=[1, 1, 1], load=0)
+    about = dict(
+        verdict="FOUND: 1 culprit in 2 rounds", rounds=2, nodes=[1, 1, 1], load=0, load_by="others"
+    )
     return about | dict(part="rank", culprits=[culprit], quantities=[quantity])
 
 
