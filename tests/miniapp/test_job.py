@@ -2,6 +2,7 @@
 """The program under mpiexec: a deck runs once, its figures agree with its timeline and with what the
 kernel says of memory, limits and repetitions hold, topo tells places."""
 
+import concurrent.futures
 import datetime
 import itertools
 import json
@@ -33,6 +34,7 @@ from programs import (
 
 # the program with the devices of fake_host.cpp
 NO_DEVICE = BUILD / "tests/miniapp/minitaw_no_device"
+FAKE_HOST = BUILD / "tests/miniapp/libfake_host.so"
 DECK = (
     SMALL
     + """schedule = ["tawpipe", "ddp"]
@@ -282,6 +284,86 @@ def test_a_rank_without_kokkos_ends_the_job():
     own = [MINITAW, "run", "job.toml"]
     done = call(MPIEXEC, "-n", 1, *own, ":", "-n", 1, "env", "KOKKOS_NUM_THREADS=x", *own)
     assert "KOKKOS_NUM_THREADS" in done.stderr
+
+
+def apart(*words):
+    """The program on two ranks, each in a folder of its own: "0" and "1"."""
+    own = [[*"-n 1 -wdir".split(), pathlib.Path(str(rank)).resolve(), MINITAW] for rank in (0, 1)]
+    return call(MPIEXEC, *own[0], *words, ":", *own[1], *words)
+
+
+TEXT = b"abcdefghi" * 9
+ORDER = b"0F0,,0B0,\n1F0,1B0\n"
+# the file's name, what ranks 0 and 1 have under it, and the sentence
+FILES = [
+    ("a.txt", TEXT, TEXT[:-1] + b"j", "rank 1 on node 0: data: a.txt has the checksum "),
+    ("a.txt", TEXT, TEXT[:-1], "rank 1 on node 0: data: a.txt has the checksum "),
+    ("a.txt", TEXT, TEXT[:9], "data: a.txt has 9 bytes"),
+    ("a.txt", TEXT, None, "rank 1 on node 0: /job.toml:9: data: a.txt is not a file"),
+    ("a.txt", None, TEXT, "rank 0 on node 0: /job.toml:9: data: a.txt is not a file"),
+    ("a.csv", ORDER, b"0F0,0B0\n", "rank 1 on node 0: "),
+    ("a.csv", ORDER, ORDER.replace(b"\n", b"\r\n"), "rank 1 on node 0: schedule: csv:file=a.csv"),
+    ("a.csv", None, ORDER, "rank 0 has read something else"),
+]
+
+
+@pytest.mark.parametrize("verb", ["run", "verify"])
+@pytest.mark.parametrize("name, first, second, sentence", FILES)
+def test_a_file_that_is_not_the_same_for_every_rank_is_refused(verb, name, first, second, sentence):
+    """Before anything starts, with the rank, its node and the file; also where another schedule of
+    the deck needs no file."""
+    for rank, content in enumerate([first, second]):
+        pathlib.Path(str(rank)).mkdir()
+        if content is not None:
+            pathlib.Path(str(rank), name).write_bytes(content)
+    changes = PAIR | {
+        "seq": 9,
+        "layers": 2,
+        "micro_batches": 1,
+        "schedule": f"csv:file={name},1f1b",
+    }
+    if name.endswith("txt"):
+        changes |= {"schedule": "ddp", "micro_batches": 2, "data": name}
+    done = apart(verb, pathlib.Path("job.toml").resolve(), *settings(**changes))
+    refused(done, name, *sentence.split("/job.toml:9: "))
+    assert not [*pathlib.Path().glob("*/*.h5*")]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("barriers", [1, 5, 9, 14, 20])
+@pytest.mark.parametrize("verb", ["run", "verify"])
+def test_an_error_on_one_rank_ends_the_job(verb, barriers, rank):
+    """Wherever it comes, at once, with one sentence of that rank: MPI fails it."""
+    variables = [f"LD_PRELOAD={FAKE_HOST}", f"BROKEN_RANK={rank}", f"BARRIERS={barriers}"]
+    variables.append("ASAN_OPTIONS=verify_asan_link_order=0")
+    begin = time.monotonic()
+    two = settings(**PAIR | {"seq": "9,10"})
+    done = on_ranks(2, verb, "job.toml", *two, variables=variables)
+    assert done.returncode == 1 and time.monotonic() - begin < 25, told(done)
+    said = re.findall(r"(?m)^minitaw: .*", done.stderr)
+    assert len(said) == 1 and re.match(
+        rf"minitaw: rank {rank}( on node 0)?: MPI_Ibarrier: ", said[0]
+    )
+
+
+def test_an_error_in_a_step_ends_the_job():
+    """Rank 1's file becomes shorter while a case runs."""
+    for rank in "01":
+        pathlib.Path(rank).mkdir()
+        pathlib.Path(rank, "a.txt").write_bytes(TEXT)
+    changes = PAIR | {"data": "a.txt", "steps": 1000000, "warmup": 0}
+    words = ["run", pathlib.Path("job.toml").resolve(), "-o", "job.h5", *settings(**changes)]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = pool.submit(apart, *words)
+        mark = pathlib.Path("0/job.h5.running")
+        while not (running.done() or (mark.exists() and "ddp" in mark.read_text())):
+            time.sleep(0.1)
+        time.sleep(1)
+        os.truncate("1/a.txt", 5)
+        done = running.result()
+    sentence = 'minitaw: rank 1 on node 0: data = "a.txt": the file became shorter or unreadable\n'
+    assert done.returncode == 1 and done.stderr.count("minitaw: ") == 1, told(done)
+    assert sentence in done.stderr
 
 
 def test_topo_tells_places_and_groups():
