@@ -181,6 +181,7 @@ def test_the_table_has_the_figures_of_the_json():
         ({"hidden": "32,64", "head_dim": 16}, ["hidden"]),
         ({"heads": "2,4"}, ["heads", "kv_heads"]),
         ({"head_dim": "8,16"}, ["head_dim"]),
+        ({"tied": "false,true"}, ["tied"]),
     ],
 )
 def test_columns_are_settings_that_vary(changes, names):

@@ -144,10 +144,12 @@ TEST(Verdict, EachModelHasItsFigureOfMerit) {
   add(&Shape::kv_heads);
   add(&Shape::vocab);
   add(&Shape::ffn);
-  CaseResult wide = first;
+  CaseResult wide = first, tied = first;
   wide.asked.shape.given_head_dim = 10;
-  rows.push_back(make_row(wide, {static_cast<int>(rows.size())}));
-  EXPECT_EQ(figures_of_merit(rows).size(), 8U);
+  tied.asked.shape.tied = true;
+  for (const CaseResult& other : {wide, tied})
+    rows.push_back(make_row(other, {static_cast<int>(rows.size())}));
+  EXPECT_EQ(figures_of_merit(rows).size(), 9U);
 }
 }  // namespace
 }  // namespace minitaw::record
