@@ -106,9 +106,36 @@ void complete_heads(model::Shape& shape) {
     shape.kv_heads = shape.heads;
 }
 
+/// Combinations, by what is to be said of them.
+using Counted = std::map<std::string, int>;
+
+/// Adds values that are given and change nothing. Ranks that share sequences are known, and slices.
+void note_without_effect(const Case& c, const CaseDraft& draft, Counted& without_effect) {
+  const bool alone = entry_of(c.schedule).one_rank;
+  const auto note = [&](const char* key, const auto& value, bool given, const std::string& why) {
+    if (given && !why.empty())
+      ++without_effect[fmt::format("{}={}: {}", key, value, why)];
+  };
+  const std::string one_rank = alone ? c.schedule + " runs on one rank" : "",
+                    fp32 = c.shape.dtype == model::Dtype::fp32 ? "dtype is fp32" : "",
+                    whole =
+                        alone || !c.shape.keys_apart() ? "no ranks or slices share sequences" : "";
+  note("replicas", c.replicas, c.replicas > 1, one_rank);
+  note("context", c.shape.context.count, c.shape.shares_sequences(), one_rank);
+  note("context_parts",
+      c.shape.key_parts,
+      c.shape.key_parts > 1,
+      alone || !c.shape.shares_sequences() ? "no ranks share sequences" : "");
+  note("context_grad_dtype",
+      draft.context_grad_dtype,
+      draft.context_grad_dtype == "fp32",
+      whole.empty() ? fp32 : whole);
+  note("grad_dtype", draft.grad_dtype, draft.grad_dtype == "fp32", fp32);
+}
+
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
-/// "key: ...".
-Case complete(const CaseDraft& draft, const Job& job) {
+/// "key: ...". Counts what has no effect.
+Case complete(const CaseDraft& draft, const Job& job, Counted& without_effect) {
   Case c = draft;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
@@ -122,9 +149,10 @@ Case complete(const CaseDraft& draft, const Job& job) {
   complete_heads(c.shape);
   if (c.shape.ffn == 0)
     c.shape.ffn = ((8 * c.shape.hidden + 2) / 3 + 255) / 256 * 256;
+  set_schedule(c, c.schedule);
+  note_without_effect(c, draft, without_effect);
   if (!c.shape.shares_sequences())
     c.shape.key_parts = 1;
-  set_schedule(c, c.schedule);
   c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" && c.shape.keys_apart() &&
                                c.shape.dtype != model::Dtype::fp32;
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;
@@ -136,7 +164,10 @@ Case complete(const CaseDraft& draft, const Job& job) {
     c = on_one_rank(std::move(c));
   model::check_data(c.shape, c.data, !job.planning);
   schedule::check(request_of(c));
-  c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
+  const schedule::Settled settled = schedule::settled(request_of(c), job.adapters);
+  for (const std::string& option : settled.without_effect)
+    ++without_effect[option];
+  set_schedule(c, schedule::to_text(settled.spec));
   return c;
 }
 
@@ -252,13 +283,16 @@ void expand(const GivenKeys& given, const std::string& folder, const Job& job, D
     draft.data_sum = model::data_sum(draft.data);
   std::set<std::string> seen;
   std::string first_reason;
-  std::map<std::string, int> failed;  // combinations, by reason
+  Counted failed, without_effect;
   int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
     store(i, axes, draft);
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
-      Case c = complete(draft, job);
+      Counted found;
+      Case c = complete(draft, job, found);
+      for (const auto& [option, times] : found)
+        without_effect[option] += times;
       if (seen.insert(identity(c)).second)
         deck.cases.push_back(std::move(c));
       else
@@ -274,6 +308,8 @@ void expand(const GivenKeys& given, const std::string& folder, const Job& job, D
   for (const auto& [reason, times] : failed)
     deck.left_out.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
   deck.notes = deck.left_out;
+  for (const auto& [option, times] : without_effect)
+    deck.notes.push_back(fmt::format("no effect in {}: {}", counted(times, "combination"), option));
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
         counted(equal, "combination"),

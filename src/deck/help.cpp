@@ -15,7 +15,8 @@ constexpr std::string_view rules =
 other key that sets the same quantity. A size is a whole number or a text with a suffix in steps
 of 1024: "4K", "1M", "2G". A key marked as an axis also takes a list; the cases are all
 combinations of the lists. A combination that cannot be run is left out with a note. It is an
-error if none is left, or if the job has too few ranks for one.
+error if none is left, or if the job has too few ranks for one. An option that has no effect, as
+cut without slices, is left out with a note; equal cases run once.
 )";
 }  // namespace
 
@@ -31,7 +32,7 @@ std::string help_text(const Setting& key) {
 
 std::string help_text(const schedule::Entry& entry) {
   std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
-  for (const auto& [option, values, doc] : entry.options)
+  for (const auto& [option, values, doc, without_effect] : entry.options)
     text += fmt::format("    {}:{}={}\n        {}{}\n",
         entry.name,
         option,

@@ -3,22 +3,60 @@
 
 namespace minitaw::schedule {
 namespace {
-const std::vector<OptionDoc> keeping_options = {{"reshard",
-                                                    {"world", "group", "none"},
-                                                    "where weights stay between visits: with their "
-                                                    "owners only; one copy in each group (ZeRO++ "
-                                                    "hpZ); a copy on every rank"},
-    {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
-    {"reduce",
-        {"world", "group", "none"},
-        "where each micro-batch's gradient is summed: at its owner; in its group; on its rank. The "
-        "rest is summed once a step"}};
-
 Holder holder_of(const Spec& spec, const char* option) {
   const std::string value = spec.value(option);
   return value == "group" ? Holder::group : value == "none" ? Holder::rank : Holder::owner;
 }
+
+std::string one_micro_batch(const Request& request) {
+  return request.micro_batches_of_rank() == 1 ? "each rank has one micro-batch" : "";
+}
+
+std::string reshards_nothing(const Request& request) {
+  const bool in_group = holder_of(request.spec, "reshard") == Holder::group;
+  return in_group ? one_group(request) : one_rank(request);
+}
+
+std::string fetches_once(const Request& request) {
+  if (holder_of(request.spec, "reshard") == Holder::owner || !reshards_nothing(request).empty())
+    return "no weights stay with reshard=world";
+  return one_micro_batch(request);
+}
+
+std::string reduces_at_once(const Request& request) {
+  if (const std::string one = one_micro_batch(request); !one.empty())
+    return one;
+  const bool in_group = holder_of(request.spec, "reduce") == Holder::group;
+  return in_group ? one_group(request) : one_rank(request);
+}
+
+const std::vector<OptionDoc> keeping_options = {{"reshard",
+                                                    {"world", "group", "none"},
+                                                    "where weights stay between visits: with their "
+                                                    "owners only; one copy in each group (ZeRO++ "
+                                                    "hpZ); a copy on every rank",
+                                                    reshards_nothing},
+    {"fetch",
+        {"micro_batch", "step"},
+        "how often weights that stay are fetched from their owners",
+        fetches_once},
+    {"reduce",
+        {"world", "group", "none"},
+        "where each micro-batch's gradient is summed: at its owner; in its group; on its rank. The "
+        "rest is summed once a step",
+        reduces_at_once}};
 }  // namespace
+
+std::string one_rank(const Request& request) {
+  return request.ranks_of_replica() == 1 ? "one rank has all weights" : "";
+}
+
+/// Without GWPS, all ranks are one.
+std::string one_group(const Request& request) {
+  const bool one =
+      request.spec.options.contains("gwps") || request.groups_of_replica().count() == 1;
+  return one ? "all ranks are one group" : "";
+}
 
 Keeping keeping_of(const Request& request) {
   Keeping keeping{holder_of(request.spec, "reshard"), request.spec.options.contains("fetch")};

@@ -21,6 +21,9 @@ struct Keeping {
 };
 
 Keeping keeping_of(const Request& request);
+/// Reasons why an option has no effect; empty: there is none.
+std::string one_rank(const Request& request);
+std::string one_group(const Request& request);
 /// A schedule's own options, then those of keeping_of().
 std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
 

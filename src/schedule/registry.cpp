@@ -141,6 +141,15 @@ Groups Request::groups_of_replica() const {
   return first;
 }
 
+std::string Request::groups_text() const {
+  const Groups each = groups_of_replica();
+  return fmt::format("{} of {} {}{}",
+      each.count() == 1 ? "a group" : "groups",
+      each.text(),
+      each.ranks() == 1 ? "rank" : "ranks",
+      replicas == 1 ? "" : fmt::format(" in each of {} replicas", replicas));
+}
+
 namespace {
 void check_context(const Request& request, const Entry& entry) {
   const int n = request.context;
@@ -153,10 +162,10 @@ void check_context(const Request& request, const Entry& entry) {
   for (const int size : groups.sizes())
     together = std::gcd(together, size);
   if (together % n != 0)
-    throw InputError("context: {} neighbouring ranks of a group share a sequence, and groups {} do "
-                     "not divide into such; use {}",
+    throw InputError("context: {} neighbouring ranks of a group share a sequence, and {} cannot be "
+                     "divided into such; use {}",
         n,
-        groups.text(),
+        request.groups_text(),
         together == 1 ? "context = 1, or other groups"
                       : fmt::format("a divisor of {}, or other groups", together));
 }
@@ -214,11 +223,38 @@ bool is_buildable(const Request& request) {
   return true;
 }
 
-Spec settled(Request request, int adapters) {
+Settled settled(Request request, int adapters) {
   const Entry& entry = entry_of(request.spec.name);
-  if (entry.settle != nullptr)
-    entry.settle(request, adapters);
-  return request.spec;
+  const auto given = request.spec.options;
+  const auto spec_of = [&](Request asked) {
+    if (entry.settle != nullptr)
+      entry.settle(asked, adapters);
+    return asked.spec;
+  };
+  Settled result{spec_of(request), {}};
+  const auto note = [&](const std::string& name, const std::string& why) {
+    result.without_effect.push_back(
+        fmt::format("{}:{}={}: {}", entry.name, name, given.at(name), why));
+  };
+  for (const auto& [name, value] : given)
+    if (const std::string now = result.spec.value(name); !now.empty() && now != value)
+      note(name, fmt::format("here it is {}={}", name, now));
+  // From the last one: what an option builds on is listed before it.
+  for (const auto& [name, values, doc, without_effect] : entry.options | std::views::reverse) {
+    if (without_effect == nullptr || !request.spec.options.contains(name))
+      continue;
+    const std::string why = without_effect(request);
+    Request without = request;
+    Spec rest = result.spec;
+    without.spec.options.erase(name);
+    rest.options.erase(name);
+    if (why.empty() || spec_of(without) != rest)
+      continue;
+    note(name, why);
+    request = without;
+    result.spec = rest;
+  }
+  return result;
 }
 
 Program build(const Request& request) {

@@ -41,6 +41,9 @@ struct Request {
 
   /// The groups of each replica. Throws InputError if they are not alike.
   Groups groups_of_replica() const;
+  /// "a group of 2 ranks in each of 3 replicas", "groups of 1+3 ranks": a deck's `groups = 2` are
+  /// two groups.
+  std::string groups_text() const;
 
   /// Context groups of a replica; without context, its ranks.
   int sharers_of_replica() const { return ranks_of_replica() / context; }
@@ -56,6 +59,8 @@ struct OptionDoc {
   /// text.
   std::vector<std::string> values;
   std::string doc;
+  /// Why it changes nothing in a request that passes check(); empty: it does. nullptr: always.
+  std::string (*without_effect)(const Request& request) = nullptr;
 };
 
 /// A schedule in the registry. Adding one: a file that defines its entry, and a line in registry().
@@ -92,9 +97,17 @@ int shards_per_rank(const Spec& spec);
 void check(const Request& request);
 /// Returns whether check() passes.
 bool is_buildable(const Request& request);
+
+struct Settled {
+  Spec spec;
+  /// "fsdp:hierarchical=on: all ranks are one group", of each option that is left out because it
+  /// has no effect, or has another value.
+  std::vector<std::string> without_effect;
+};
+
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes
-/// with so many adapters each: what is built and recorded. build() takes an `auto` as on nodes with
-/// one adapter.
-Spec settled(Request request, int adapters);
+/// with so many adapters each, and without those that have no effect: what is built and recorded.
+/// build() takes an `auto` as on nodes with one adapter.
+Settled settled(Request request, int adapters);
 Program build(const Request& request);
 }  // namespace minitaw::schedule

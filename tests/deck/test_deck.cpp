@@ -69,6 +69,30 @@ schedule=1f1b:slices=1,1f1b:slices=8 seq=7,8|1f1b S7, 1f1b S8, 1f1b:slices=8 S8|
   }
 }
 
+/// The case is run once, and a note says why.
+TEST(Deck, SaysWhatHasNoEffect) {
+  for (const auto& row : rows_of(R"(
+schedule=1f1b,1f1b:cut=even|1|no effect in 1 combination: 1f1b:cut=even: sequences pass whole, without slices
+schedule=1f1b:slices=2,1f1b:slices=2:cut=even|2|
+schedule=tawpipe,tawpipe:rails=2 groups=1,2|3|no effect in 1 combination: tawpipe:rails=2: all ranks are one group
+schedule=tawpipe:rails=2,tawpipe:rails=64 groups=2|1|no effect in 1 combination: tawpipe:rails=64: here it is rails=2
+schedule=fsdp,fsdp:hierarchical=on:reshard=group groups=1 replicas=1,2|2|no effect in 2 combinations: fsdp:reshard=group: all ranks are one group
+schedule=ddp context_parts=1,2|1|no effect in 1 combination: context_parts=2: no ranks share sequences
+schedule=ddp context_parts=1,2 context=2|2|
+schedule=ddp context_grad_dtype=fp32 dtype=bf16,fp32|2|no effect in 2 combinations: context_grad_dtype=fp32: no ranks or slices share sequences
+schedule=1f1b:slices=2 context_grad_dtype=fp32 dtype=bf16,fp32|2|no effect in 1 combination: context_grad_dtype=fp32: dtype is fp32
+schedule=ddp grad_dtype=auto,fp32 dtype=fp32|1|no effect in 1 combination: grad_dtype=fp32: dtype is fp32
+schedule=serial context=2|1|no effect in 1 combination: context=2: serial runs on one rank
+schedule=serial replicas=1,2|1|no effect in 1 combination: replicas=2: serial runs on one rank
+)")) {
+    const Deck deck = make(small, words_of(row[0]));
+    EXPECT_EQ(std::to_string(deck.cases.size()), row[1]) << row[0];
+    const bool tells = std::ranges::count(deck.notes, row[2]) == 1;
+    EXPECT_EQ(tells, !row[2].empty())
+        << row[0] << ": " << fmt::format("{}", fmt::join(deck.notes, "\n"));
+  }
+}
+
 /// What is given of hidden, heads and their width: heads x width of each case, or a refusal.
 TEST(Deck, HeadsAndTheirWidthFollowFromEachOtherOrStandApart) {
   for (const auto& row : rows_of(R"(
@@ -108,7 +132,7 @@ TEST(Deck, WordsOfOverridesAreListsOrOneValue) {
 }
 
 /// Adapters, nodes, what is set, the schedule: `auto` is as many as nodes have adapters, at most
-/// what two groups can share; a number is kept.
+/// what two groups can share, as any number is.
 TEST(Deck, RailsAreSettledByAdaptersAndGroups) {
   for (const auto& row : rows_of(R"(
 1|2 2|seed=1|tawpipe
@@ -118,7 +142,9 @@ TEST(Deck, RailsAreSettledByAdaptersAndGroups) {
 4|4|seed=1|tawpipe
 4|4 4|replicas=2|tawpipe
 4|2 2|schedule=tawpipe:dbs=off|tawpipe:dbs=off
+1|2 2|schedule=tawpipe:dbs=off|tawpipe
 1|2 2|schedule=tawpipe:rails=2|tawpipe:rails=2
+1|2 2|schedule=tawpipe:rails=9|tawpipe:rails=2
 )")) {
     const auto nodes = list_of(words_of(row[1]), [](const auto& node) { return std::stoi(node); });
     const Job job{std::reduce(nodes.begin(), nodes.end()), nodes, true, std::stoi(row[0])};
@@ -179,8 +205,10 @@ schedule=fsdp,tawpipe replicas=3,5|cannot be shared by 3 replicas
 groups=1+* schedule=fsdp:hierarchical=on|groups: fsdp|equal|1+3
 ranks=2 schedule=serial groups=1+2|groups: "1+2"|add up to 2
 context=2 seq=126|seq = 126|context = 2|4 equal chunks|multiple of 4
-context=4 groups=2|context: 4|groups 2+2|a divisor of 2
-context=2 groups=1+*|context: 2|groups 1+3|context = 1, or other groups
+context=4 groups=2|context: 4|groups of 2+2 ranks cannot|a divisor of 2
+context=4 groups=1 replicas=2|context: 4|a group of 2 ranks in each of 2 replicas cannot
+schedule=fsdp:hierarchical=on ranks=8 groups=1+3+1+3 replicas=2|groups of 1+3 ranks in each of 2 replicas
+context=2 groups=1+*|context: 2|groups of 1+3 ranks|context = 1, or other groups
 context=2 micro_batches=3|micro_batches: tawpipe|2 context groups|multiple of 2
 context=2 schedule=weipipe|context: weipipe|at once|context = 1
 context=2 schedule=zb1 layers=1|layers: 1 layer|zb1|each context group|layers = 2

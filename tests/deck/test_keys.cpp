@@ -21,7 +21,7 @@ std::set<std::string> names_of_keys() {
 TEST(Identity, TellsTwoValuesOfEveryKeyApart) {
   std::set<std::string> seen;
   for (const auto& row : rows_of(R"(
-schedule|ddp|tawpipe:cco=off
+schedule|ddp|tawpipe:grad_ticks=2
 ranks|2|4
 groups|2|1+2+*|groups=1+2+1
 group_size|1|2|groups=2+2

@@ -100,7 +100,7 @@ def test_a_real_model_runs_at_a_smaller_scale():
             on_ranks(2, "verify", REPOSITORY / "inputs/models/qwen3-0.6b.toml", *less, "--json")
         )
     )
-    assert said["valid"] and said["verdict"].startswith("VALID: 5 cases agree with the serial ")
+    assert said["valid"] and said["verdict"].startswith("VALID: 4 cases agree with the serial ")
     for case in said["cases"]:
         asked = case["settings"]
         assert (asked["head_dim"], asked["tied"]) == (128, "true")

@@ -160,7 +160,18 @@ void require_options_of_fsdp(const Request& request) {
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
     throw InputError("groups: fsdp:hierarchical=on needs groups of equal size, not {}; "
                      "use fsdp, or equal groups",
-        groups.text());
+        request.groups_text());
+}
+
+std::string has_one_level(const Request& request) {
+  const bool alone = request.groups_of_replica().size(0) == 1;
+  const bool keeps =
+      request.spec.value("reshard") == "group" || request.spec.value("reduce") == "group";
+  return alone && !keeps ? "each group is one rank" : one_group(request);
+}
+
+std::string has_one_layer(const Request& request) {
+  return request.layers == 1 ? "there is one layer" : "";
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered
@@ -190,14 +201,17 @@ Entry fsdp() {
       .options = with_keeping({{"hierarchical",
                                    {"off", "on"},
                                    "weights cross once to each group and spread inside it; "
-                                   "gradients take the same way back"},
+                                   "gradients take the same way back",
+                                   has_one_level},
           {"prefetch",
               {"1", "0..8"},
-              "units whose weights are gathered ahead; 0: computation waits for them"},
+              "units whose weights are gathered ahead; 0: computation waits for them",
+              one_rank},
           {"unit",
               {"1", "1..64"},
               "blocks that are gathered and reduced together; units are of nearly equal cost: 16 "
-              "blocks by 3 are four units of 3 and two of 2"}}),
+              "blocks by 3 are four units of 3 and two of 2",
+              has_one_layer}}),
       .build = make_fsdp,
       .check = require_options_of_fsdp};
 }

@@ -273,7 +273,11 @@ const OptionDoc slices = {"slices",
 const OptionDoc cut = {"cut",
     {"cost", "even"},
     "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all have "
-    "equal numbers of tokens"};
+    "equal numbers of tokens",
+    [](const Request& request) {
+      return std::string(
+          number_of(request.spec, "slices") == 1 ? "sequences pass whole, without slices" : "");
+    }};
 const OptionDoc chunks = {"chunks",
     {"1", "1..16"},
     "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps shrink by that "
@@ -292,7 +296,10 @@ Entry entry(const char* name, const char* doc, const std::vector<OptionDoc>& opt
       .doc = doc,
       .options = {{"blocking",
           {"off", "on"},
-          "on: transfers and computation take turns, as in the published baseline"}},
+          "on: transfers and computation take turns, as in the published baseline",
+          [](const Request& request) {
+            return std::string(request.groups.ranks() == 1 ? "one rank sends nothing" : "");
+          }}},
       .build = [](const Request& request) { return build_by(rule, request); },
       .shards_per_rank = rule == order_zb_v ? 2 : 1,
       .passes_activations = true,

@@ -273,15 +273,27 @@ bool may_share(const Spec& spec) {
   return !spec.options.contains("dbs") && !spec.options.contains("gwps");
 }
 
-/// Gives rails=auto a value: the adapters of a node, but no more ranks than two groups have both.
+/// The most ranks that can share a message: that two groups both have, or all groups that keep
+/// something.
+int most_rails(const Request& request) {
+  std::vector<int> sizes = request.groups_of_replica().sizes();
+  std::ranges::sort(sizes, std::ranges::greater());
+  const Keeping keeping = keeping_of(request);
+  const bool keeps = keeping.weights == Holder::group || keeping.sums == Holder::group;
+  return sizes.size() < 2 ? 1 : keeps ? sizes.back() : sizes[1];
+}
+
+/// Gives rails=auto a value, the adapters of a node, but no more than there can be.
 void settle(Request& request, int adapters) {
   auto& options = request.spec.options;
-  if (!options.contains("rails") && may_share(request.spec)) {
-    std::vector<int> sizes = request.groups_of_replica().sizes();
-    std::ranges::sort(sizes, std::ranges::greater());
-    options["rails"] = std::to_string(sizes.size() < 2 ? 1 : std::clamp(adapters, 1, sizes[1]));
-  }
-  if (options.contains("rails") && options["rails"] == "1")
+  if (!may_share(request.spec))
+    return;
+  const int most = most_rails(request);
+  const bool given = options.contains("rails");
+  const int rails = std::clamp(given ? number_of(request.spec, "rails") : adapters, 1, most);
+  if (!given || most > 1)  // else without effect
+    options["rails"] = std::to_string(rails);
+  if (options["rails"] == "1")
     options.erase("rails");
 }
 
@@ -293,6 +305,35 @@ void require_options_of_tawpipe(const Request& request) {
   if (number_of(request.spec, "rails") > 1 && !may_share(request.spec))
     throw InputError("schedule: tawpipe with rails sends from the owner's group, so it needs "
                      "dbs=on and gwps=on");
+}
+
+constexpr int usual_grad_ticks = 3;
+
+std::string has_one_node(const Request& request) {
+  return request.groups_of_replica().count() == 1 ? "all ranks are one group" : "";
+}
+
+std::string passes_to_one_group(const Request& request) {
+  return request.groups_of_replica().count() == 2 ? "each shard goes to one other group"
+                                                  : has_one_node(request);
+}
+
+/// Gradients that would leave later leave at the end.
+std::string ends_too_soon(const Request& request) {
+  const bool by_block = request.spec.options.contains("shards");
+  const int shards = by_block ? request.layers : request.ranks_of_replica();
+  const int ticks = std::min(number_of(request.spec, "grad_ticks"), usual_grad_ticks);
+  return shards * request.micro_batches_of_rank() <= ticks ? "gradients leave at the step's end"
+                                                           : one_rank(request);
+}
+
+std::string shares_no_message(const Request& request) {
+  const std::string one = one_group(request);
+  return one.empty() && most_rails(request) == 1 ? "a group has one rank" : one;
+}
+
+std::string has_a_block_each(const Request& request) {
+  return request.layers == request.ranks_of_replica() ? "each rank has one block" : "";
 }
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
@@ -349,26 +390,37 @@ Entry tawpipe() {
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
       .options = with_keeping({{"gwps",
                                    {"on", "off"},
-                                   "group-based weight pipelining; off: all ranks are one group"},
-          {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+                                   "group-based weight pipelining; off: all ranks are one group",
+                                   has_one_node},
+          {"dbs",
+              {"on", "off"},
+              "device-bound storage; off: shards travel on from group to group",
+              passes_to_one_group},
           {"cco",
               {"on", "off"},
               "communication-computation overlap; off: a rank waits for weights that it sends "
-              "to, or gets from, another group"},
-          {"prefetch", {"2", "1..8"}, "ticks that a shard is sent ahead to another group"},
+              "to, or gets from, another group",
+              has_one_node},
+          {"prefetch",
+              {"2", "1..8"},
+              "ticks that a shard is sent ahead to another group",
+              one_group},
           {"grad_ticks",
-              {"3", "1..8"},
+              {std::to_string(usual_grad_ticks), "1..8"},
               "ticks that a gradient has to leave its group, until computation needs its buffer "
-              "again"},
+              "again",
+              ends_too_soon},
           {"shards",
               {"rank", "block"},
               "what is a shard: rank: all blocks of a rank, as published; block: each block, "
-              "which is faster where blocks do not divide evenly among ranks"},
+              "which is faster where blocks do not divide evenly among ranks",
+              has_a_block_each},
           {"rails",
               {"auto", "1..64"},
               "ranks of a group that share a message to another group; auto: as many as each "
               "node has network "
-              "adapters"}}),
+              "adapters",
+              shares_no_message}}),
       .build = make_tawpipe,
       .shards_per_rank = 1,
       .check = require_options_of_tawpipe,
