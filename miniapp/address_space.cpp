@@ -10,12 +10,15 @@
 #include <unistd.h>
 #include <vector>
 
+// Sanitizers are not ready before the constructors of libraries.
+#define NOT_SANITIZED [[gnu::no_sanitize("address", "thread", "undefined")]]
+
 namespace minitaw::app {
 namespace {
 constexpr char one_thread[] = "OMP_NUM_THREADS=1";
-constexpr timeval processor_time{5, 0};
+constexpr timeval processor_time{2, 0};
 
-bool is_address_space_limited() {
+NOT_SANITIZED bool is_address_space_limited() {
   rlimit limit{};
   return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
@@ -45,7 +48,7 @@ void begin_again(int argc, char** argv, char** environment) {
 }
 
 /// Before the constructors of all libraries.
-void watch_libraries(int argc, char** argv, char** environment) {
+NOT_SANITIZED void watch_libraries(int argc, char** argv, char** environment) {
   if (!is_address_space_limited())
     return;
   begin_again(argc, argv, environment);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """scripts/env on a machine of its own, made of this one: its /etc and the private roots are
-folders of the test. And what is built in a copied tree."""
+folders of the test. What is built in a copied tree. The program where address space is scarce."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import pathlib
 import shutil
 
 import pytest
-from programs import REPOSITORY, call, says, told
+from programs import BUILD, MINITAW, REPOSITORY, call, minitaw, output_of, refused, says, told
 
 SCRIPTS = [REPOSITORY / "scripts" / name for name in ("packages.txt", "lib/root.sh")]
 ROOT = "root-" + hashlib.sha256(b"".join(p.read_bytes() for p in SCRIPTS)).hexdigest()[:12]
@@ -125,3 +125,27 @@ def test_a_copied_tree_is_configured_anew():
         )
         assert (build / "object").exists() == (time == "again")
         (build / "object").touch()
+
+
+def with_little_address_space(*arguments):
+    """A gigabyte, which BLAS's buffers for 32 cores exceed."""
+    script = 'ulimit -v 1000000; LD_PRELOAD=$0 exec "$@"'
+    library = BUILD / "tests/scripts/libmany_cores.so"
+    return call("sh", "-c", script, library, MINITAW, *arguments)
+
+
+VERBS = ["--help", "help seq", "plan inputs/verify.toml --set=ranks=4"]
+VERBS += ["predict --help"] * (BUILD / "bin/minitaw-predict").exists()
+
+
+@pytest.mark.parametrize("words", VERBS)
+def test_what_computes_nothing_needs_little_address_space(words, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    done = with_little_address_space(*words.split())
+    assert output_of(done) == output_of(minitaw(*words.split()))
+
+
+@pytest.mark.skipif("openblas" not in call("ldd", MINITAW).stdout, reason="other buffers")
+def test_what_computes_says_that_address_space_is_too_small():
+    for verb in ("run", "topo"):
+        refused(with_little_address_space(verb), "ulimit -v", "OMP_NUM_THREADS")
