@@ -34,7 +34,7 @@ def real(tmp_path_factory):
     """Two runs of a deck, with their logs, and one in another precision."""
     folder = tmp_path_factory.mktemp("real")
     (folder / "deck.toml").write_text('schedule = ["fsdp", "ddp"]\n' + DECK)
-    for name, more in ("a", {}), ("b", {}), ("bf16", dict(dtype="bf16", seq=16)):
+    for name, more in ("a", {}), ("b", {}), ("bf16", dict(dtype="bf16", seq=16, head_dim=16)):
         words = ("run", folder / "deck.toml", "-o", folder / f"{name}.h5")
         done = on_ranks(2, *words, *settings(**more))
         (folder / f"{name}.txt").write_text(output_of(done))
