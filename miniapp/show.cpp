@@ -22,12 +22,12 @@ std::string text_of(const record::Results& file) {
       fmt::join(links, ""),
       record::settings_text(file.rows),
       table.text(file.rows),
-      record::closing_text(file.rows, remarks(), file.asked));
+      record::closing_text(file.rows, remarks(), file.asked, file.stopped));
 }
 
 Json json_of(const record::Results& file) {
   Json json;
-  json["verdict"] = record::verdict(file.rows, file.asked);
+  json["verdict"] = record::verdict(file.rows, file.asked, file.stopped);
   json["figures_of_merit"] = record::figures_of_merit(file.rows);
   for (const record::Column& column : record::columns())
     json["units"][column.field.name] = column.field.units;
@@ -55,7 +55,7 @@ public:
       write_json(invocation, json_of(file));
     else
       write_stdout(csv_ ? record::to_csv(file.rows) : text_of(file));
-    return record::is_valid(record::verdict(file.rows, file.asked)) ? 0 : 1;
+    return record::is_valid(record::verdict(file.rows, file.asked, file.stopped)) ? 0 : 1;
   }
 
 private:

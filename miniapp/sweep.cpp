@@ -93,11 +93,11 @@ public:
     for (const std::string& sentence : deck_.left_out)
       note(sentence);
     if (!why_stopped.empty())
-      note(why_stopped);
-    print(record::closing_text(rows, remarks(), asked));
+      recorder_.stop(why_stopped);
+    print(record::closing_text(rows, remarks(), asked, why_stopped));
     note("results: " + options_.output);
     recorder_.finish();
-    return record::is_valid(record::verdict(rows, asked)) ? 0 : 1;
+    return record::is_valid(record::verdict(rows, asked, why_stopped)) ? 0 : 1;
   }
 
 private:
@@ -194,8 +194,22 @@ private:
   /// everywhere.
   Order next() {
     mpi_.watchdog.phase("agreeing on the next case");
-    signal_ = static_cast<int>(comm::mpi::largest(caught_signal(), MPI_COMM_WORLD));
+    find_signal();
     return mpi_.on_root([this] { return choose(); });
+  }
+
+  /// Rank 0 tells of a signal even if the step ended before it was passed on.
+  void find_signal() {
+    const auto largest = [](int value) {
+      return static_cast<int>(comm::mpi::largest(value, MPI_COMM_WORLD));
+    };
+    const int own = caught_signal();
+    signal_ = largest(own);
+    if (signal_ == 0)
+      return;
+    const int rank = largest(own == signal_ ? mpi_.environment.rank() : 0);
+    if (writer_)
+      pass_on_signal(rank, signal_);
   }
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.

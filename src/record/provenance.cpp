@@ -173,6 +173,7 @@ const std::vector<Field>& session_fields() {
       {"command", "text", "", "Command line, quoted for a shell."},
       {"deck", "text", "", "The deck as read."},
       {"cases", "text", "case", "Identity of each case that was asked for, in the deck's order."},
+      {"stopped", "text", "", "Why the session ended before its cases; only in one that did."},
       {"environment", "text", "variable", "NAME=value of variables that tune libraries, sorted."},
       {"links", "text", "property", "NAME=value of links that scripts/cluster shapes."},
       {"hosts", "text", each, "node 0, node 1, ...; with run --hosts the host of the rank."},

@@ -40,6 +40,12 @@ std::vector<std::string> read_texts(hid_t file, const std::string& path) {
   return std::get<std::vector<std::string>>(values);
 }
 
+/// The elements of /sessions/NNNN/`name`; none if the session has no such field.
+std::vector<std::string> texts_of_session(hid_t file, int number, const std::string& name) {
+  const std::string path = fmt::format("{}/{}", session_path(number), name);
+  return h5::has(file, path) ? read_texts(file, path) : std::vector<std::string>();
+}
+
 /// The file that is to be replaced: not a link to it.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
@@ -88,14 +94,14 @@ void require_same_data(
 Results read_results(hid_t file, const std::string& path) {
   try {
     h5::require_sound(file);
-    Results found{read_rows(file), {}, {}, {}};
+    Results found{.rows = read_rows(file)};
     for (int number = 0; h5::has(file, session_path(number)); ++number) {
       const std::string session = session_path(number);
       found.git_hashes.push_back(read_texts(file, session + "/git_hash").at(0));
       found.links.push_back(read_texts(file, session + "/links"));
-      if (h5::has(file, session + "/cases"))
-        for (std::string& identity : read_texts(file, session + "/cases"))
-          found.asked.insert(std::move(identity));
+      for (std::string& identity : texts_of_session(file, number, "cases"))
+        found.asked.insert(std::move(identity));
+      found.stopped = fmt::format("{}", fmt::join(texts_of_session(file, number, "stopped"), ""));
     }
     return found;
   } catch (const std::runtime_error& error) {
@@ -191,7 +197,7 @@ void Recorder::write_session() {
 
 void Recorder::write_judgement() {
   const h5::Id runs = h5::open_group(file_, "runs");
-  h5::set_attribute(runs, "verdict", Cell(verdict(rows_, asked_)));
+  h5::set_attribute(runs, "verdict", Cell(verdict(rows_, asked_, stopped_)));
   h5::set_attribute(runs, "figures_of_merit", Values(figures_of_merit(rows_)));
   for (const Remark& remark : remarks_)
     h5::set_attribute(runs, remark.attribute, Cell(remark.sentence(rows_)));
@@ -234,6 +240,16 @@ void Recorder::append_death(const std::vector<Case>& cases) {
     if (known.last().text("identity") == mark_.left())
       repetition = known.next();
   append(result, repetition);
+}
+
+void Recorder::stop(const std::string& why) {
+  write_session();
+  const h5::Id session = h5::open_group(file_, session_path(sessions_));
+  const Field& field = *std::ranges::find(session_fields(), "stopped", &Field::name);
+  h5::write(session, field, text_data(why));
+  stopped_ = why;
+  write_judgement();
+  save();
 }
 
 void Recorder::save() {

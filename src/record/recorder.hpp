@@ -7,10 +7,11 @@
 namespace minitaw::record {
 /// What a result file holds.
 struct Results {
-  std::vector<Row> rows;                        ///< of /runs
-  std::vector<std::string> git_hashes;          ///< [session]: of its program
-  std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
-  Asked asked;                                  ///< by all sessions
+  std::vector<Row> rows;                          ///< of /runs
+  std::vector<std::string> git_hashes{};          ///< [session]: of its program
+  std::vector<std::vector<std::string>> links{};  ///< [session]: how they were shaped
+  Asked asked{};                                  ///< by all sessions
+  std::string stopped{};                          ///< why the last one ended before its cases
 };
 
 /// `path` is for messages. Throws InputError if the file is damaged.
@@ -37,6 +38,9 @@ public:
   /// disk is full.
   Row append(const CaseResult& result, int repetition = 0);
 
+  /// The session ends before its cases, for this reason.
+  void stop(const std::string& why);
+
   /// No case runs any more.
   void finish() { mark_.remove(); }
 
@@ -61,7 +65,8 @@ private:
   RunningMark mark_;
   h5::Id file_;
   std::vector<Row> rows_;
-  Asked asked_;  ///< by all sessions, this one included
+  Asked asked_;          ///< by all sessions, this one included
+  std::string stopped_;  ///< why this session ended before its cases
   std::string note_;
   int sessions_ = 0;      ///< in the file before this one
   bool written_ = false;  ///< this session is in the file

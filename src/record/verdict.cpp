@@ -134,15 +134,17 @@ double CaseRuns::tokens_per_s() const {
   return median(list_of(runs, [](const Row* run) { return run->real("tokens_per_s"); }));
 }
 
-std::string verdict(const std::vector<Row>& rows, const Asked& asked) {
+std::string verdict(const std::vector<Row>& rows, const Asked& asked, const std::string& stopped) {
   const std::vector<CaseRuns> cases = by_case(rows);
   Asked unfinished = asked;
   for (const CaseRuns& one : cases)
     if (one.has_ended())
       unfinished.erase(one.last().text("identity"));
   if (!unfinished.empty())
-    return fmt::format(
-        "INVALID: unfinished cases: {} (the same command continues)", unfinished.size());
+    return fmt::format("INVALID: {}{}unfinished cases: {} (the same command continues)",
+        stopped,
+        stopped.empty() ? "" : ", ",
+        unfinished.size());
   if (cases.empty())
     return "INVALID: no case was run";
   for (const bool valid : {false, true}) {
@@ -189,7 +191,10 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   return figures.empty() ? std::vector<std::string>{"none"} : figures;
 }
 
-std::string closing_text(const std::vector<Row>& rows, const Remarks& remarks, const Asked& asked) {
+std::string closing_text(const std::vector<Row>& rows,
+    const Remarks& remarks,
+    const Asked& asked,
+    const std::string& stopped) {
   std::string text;
   for (const Remark& remark : remarks)
     if (const std::string said = remark.sentence(rows); !said.empty())
@@ -200,7 +205,7 @@ std::string closing_text(const std::vector<Row>& rows, const Remarks& remarks, c
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   for (const std::string& figure : figures_of_merit(rows))
     text += fmt::format("figure of merit: {}\n", figure);
-  return text + fmt::format("RESULT: {}\n", verdict(rows, asked));
+  return text + fmt::format("RESULT: {}\n", verdict(rows, asked, stopped));
 }
 
 std::vector<std::string> varying_settings(const std::vector<Row>& rows) {

@@ -44,8 +44,9 @@ std::vector<CaseRuns> by_case(const std::vector<Row>& rows);
 using Asked = std::set<std::string>;
 
 /// The verdict of a sweep: there is at least one case, all are valid, and those asked for have
-/// ended.
-std::string verdict(const std::vector<Row>& rows, const Asked& asked = {});
+/// ended. `stopped`: why the last session ended before.
+std::string verdict(
+    const std::vector<Row>& rows, const Asked& asked = {}, const std::string& stopped = "");
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024
 /// tokens)", followed by its doubt and the fastest case without one if it has a doubt. "none" if no
 /// case is valid.
@@ -60,8 +61,10 @@ struct Remark {
 using Remarks = std::vector<Remark>;
 /// Remarks, what was judged, a line "figure of merit: ..." for each model, and "RESULT: VALID" or
 /// "RESULT: INVALID: reason".
-std::string closing_text(
-    const std::vector<Row>& rows, const Remarks& remarks = {}, const Asked& asked = {});
+std::string closing_text(const std::vector<Row>& rows,
+    const Remarks& remarks = {},
+    const Asked& asked = {},
+    const std::string& stopped = "");
 /// Settings in which the rows differ, in the order of the columns, but not what follows from
 /// another one.
 std::vector<std::string> varying_settings(const std::vector<Row>& rows);

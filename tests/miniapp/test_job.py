@@ -158,13 +158,6 @@ def test_what_cannot_run_is_recorded_and_does_not_stop_the_sweep():
     whole = run(2, "job.h5", **one)
     assert whole.returncode == 0 and "has 1 of 2 cases already" in whole.stdout
 
-    # what ran when a job died comes last
-    mark = rows("job.h5")[0]["identity"] + "\n"
-    pathlib.Path("died.h5.running").write_text(mark)
-    died = run(2, "died.h5", **one)
-    assert [row["seq"] for row in rows("died.h5")] == [200, 200, 9, 9]
-    assert "a job died while a case was running" in died.stdout
-
 
 def test_a_failed_case_stays():
     """Too large for any machine: malloc says so. It is not repeated."""

@@ -326,8 +326,9 @@ def test_a_signal_ends_a_run(number, ranks, changes):
     said, complaint = job.end()
     assert told_of(number, *ranks).fullmatch(complaint)
     assert job.process.returncode == 1
-    assert f"\n# stopped by {signal.Signals(number).name}\n" in said
-    assert verdict() == "INVALID: unfinished cases: 2 (the same command continues)"
+    reason = f"stopped by {signal.Signals(number).name}, unfinished cases: 2"
+    assert verdict() == f"INVALID: {reason} (the same command continues)"
+    assert f"\nRESULT: {verdict()}\n" in said
     assert not [*pathlib.Path().glob("sweep.h5?*")], "files are left behind"
 
 

@@ -141,7 +141,7 @@ TEST_F(File, SaysHowManyOfAllCasesThatWereAskedForAreUnfinished) {
     char* text = nullptr;
     ASSERT_GE(H5Aread(kept, type, &text), 0);
     const Results found = read_results(file_);
-    EXPECT_EQ(verdict(found.rows, found.asked), text);
+    EXPECT_EQ(verdict(found.rows, found.asked, found.stopped), text);
     EXPECT_THAT(text, testing::StartsWith(begin));
     H5free_memory(text);
   };
@@ -150,6 +150,8 @@ TEST_F(File, SaysHowManyOfAllCasesThatWereAskedForAreUnfinished) {
     expect("INVALID: unfinished cases: 2 (");
     first.append(sample_case("ddp"));
     expect("INVALID: unfinished cases: 1 (");
+    first.stop("stopped by SIGHUP");
+    expect("INVALID: stopped by SIGHUP, unfinished cases: 1 (");
     first.append(sample_case("tawpipe"));
     expect("VALID");
   }

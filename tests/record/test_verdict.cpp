@@ -57,6 +57,8 @@ TEST(Verdict, OfASweep) {
       doubted({"2 of 2 cases", "case 5 (ddp, 3 ranks in groups 1+2, 128 tokens)", noisy_by}));
   EXPECT_THAT(verdict(rows, {rows[0].text("identity"), "another", "a third"}),
       invalid({"unfinished cases: 2"}));
+  EXPECT_THAT(verdict(rows, {"another"}, "stopped by SIGHUP"),
+      invalid({"stopped by SIGHUP, unfinished cases: 1"}));
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), {8}));
   EXPECT_THAT(verdict(rows),
       invalid({"1 of 3 cases",

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
     drawn.timeline = sample_timeline();
     recorder.append(drawn);
     recorder.append(sample_case("ddp", seq, 5));
+    recorder.stop("stopped by SIGTERM");
   }
   CaseResult failed;
   failed.asked = sample_case("tawpipe", 1024).asked;

@@ -42,6 +42,6 @@ double share_of_others(
   for (std::size_t other = 0; other < ranks.size(); ++other)
     if (share_cores(place, ranks[other]))
       others -= uses[other].own;
-  return std::min(others / (place.cores.size() * uses[rank].elapsed), 1.0);  // NaN stays
+  return others / (place.cores.size() * uses[rank].elapsed);
 }
 }  // namespace minitaw::rates

@@ -116,7 +116,7 @@ std::vector<std::vector<double>> Probe::round() {
   for (const int rank : indices(uses)) {
     const double throttled = topology::throttled_share(ranks_[rank]);
     const double share = throttled > 0 ? throttled : rates::share_of_others(ranks_, uses, rank);
-    all.back()[rank] = std::isnan(share) ? nothing : std::max(0.0, share);  // of `load`
+    all.back()[rank] = std::isnan(share) ? nothing : std::clamp(share, 0.0, 1.0);  // of `load`
   }
   return all;
 }
