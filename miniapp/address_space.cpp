@@ -57,7 +57,7 @@ NOT_SANITIZED void watch_libraries(int argc, char** argv, char** environment) {
   setitimer(ITIMER_PROF, &once, nullptr);
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(
+[[maybe_unused, gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(
     int, char**, char**) = watch_libraries;
 
 /// After them.
