@@ -285,8 +285,7 @@ std::string table_text(const Costs& plans, bool narrow) {
       .units = "%",
       .value = [](const P& p) { return std::max(0.0, p.idle.share()); },
       .format = as_percent});
-  const TextTable<P> table(columns, plans, narrow);
-  return table.text(plans);
+  return TextTable<P>(columns, plans, narrow).text(plans);
 }
 
 std::string text_of(const CaseCost& plan) {

@@ -12,9 +12,14 @@ std::string one_micro_batch(const Request& request) {
   return request.micro_batches_of_rank() == 1 ? "each rank has one micro-batch" : "";
 }
 
-std::string reshards_nothing(const Request& request) {
-  const bool in_group = holder_of(request.spec, "reshard") == Holder::group;
+/// Why the holder that an option names has nothing to hold for others; empty: it has.
+std::string no_other_holder(const Request& request, const char* option) {
+  const bool in_group = holder_of(request.spec, option) == Holder::group;
   return in_group ? one_group(request) : one_rank(request);
+}
+
+std::string reshards_nothing(const Request& request) {
+  return no_other_holder(request, "reshard");
 }
 
 std::string fetches_once(const Request& request) {
@@ -24,10 +29,8 @@ std::string fetches_once(const Request& request) {
 }
 
 std::string reduces_at_once(const Request& request) {
-  if (const std::string one = one_micro_batch(request); !one.empty())
-    return one;
-  const bool in_group = holder_of(request.spec, "reduce") == Holder::group;
-  return in_group ? one_group(request) : one_rank(request);
+  const std::string one = one_micro_batch(request);
+  return one.empty() ? no_other_holder(request, "reduce") : one;
 }
 
 const std::vector<OptionDoc> keeping_options = {{"reshard",
