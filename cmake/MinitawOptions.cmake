@@ -15,15 +15,23 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT Kokkos_ENABLE_CUDA)
   target_compile_options(minitaw_options INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_options(minitaw_options INTERFACE -Wno-psabi)  # a note on code of GCC 9
+endif()
+
 if(MINITAW_WERROR)
   target_compile_options(minitaw_options INTERFACE -Werror)
 endif()
 
 if(MINITAW_NATIVE)
   include(CheckCXXCompilerFlag)
-  check_cxx_compiler_flag(-march=native minitaw_march_native)
-  if(minitaw_march_native)
-    target_compile_options(minitaw_options INTERFACE -march=native)
+  set(native -march=native)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    set(native -mcpu=native)  # its instructions and its timing; on x86, -march is both
+  endif()
+  check_cxx_compiler_flag(${native} minitaw_native)
+  if(minitaw_native)
+    target_compile_options(minitaw_options INTERFACE ${native})
   endif()
   # GCC holds back half of the width where it might cost clock rate; matrix products use all of it anyway.
   check_cxx_compiler_flag(-mprefer-vector-width=512 minitaw_wide_vectors)
@@ -50,12 +58,14 @@ if(MINITAW_SANITIZE)
 endif()
 
 # Code that need not be fast, as command lines, files and texts, is compiled in a third less time. A precompiled header serves two levels of
-# optimisation if the options of the processor agree: GCC sets two of them from -O2 on, on x86, and others elsewhere.
+# optimisation if the options of the processor agree: from -O2 on GCC sets two more of them on x86, one more on Arm, and others elsewhere.
 if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(minitaw_cold_options -O1)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(minitaw_cold_options -O1 -mvzeroupper -munroll-only-small-loops)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
+    set(minitaw_cold_options -O1 -mearly-ra=all)
   endif()
 endif()
 

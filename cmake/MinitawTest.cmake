@@ -19,6 +19,12 @@ if(MINITAW_SANITIZE)
   set(minitaw_test_fp32_only --gtest_filter=-*f16*)
 endif()
 
+# Of emulated programs.
+set(minitaw_test_slowness 1)
+if(CMAKE_CROSSCOMPILING)
+  set(minitaw_test_slowness 12)
+endif()
+
 # Ranks outnumber the cores of most machines that test. MPICH's waits then burn the time slices of
 # the ranks that they wait for, unless they sleep for moments. ctest reads this file, and every test
 # inherits what it sets, also one that calls mpiexec by itself.
@@ -85,6 +91,7 @@ endfunction()
 # without a test fails.
 function(minitaw_add_ctest name ranks threads)
   cmake_parse_arguments(arg "" "TARGET;TIMEOUT" "LABELS;ARGS" ${ARGN})
+  math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${minitaw_test_slowness}")
   set(command $<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
   set(failures "Running 0 tests")
   if(ranks)

@@ -34,6 +34,19 @@ of_machine=(passwd group hosts hostname resolv.conf machine-id ssl/certs/ca-cert
 for path in "${of_machine[@]/#//etc/}"; do
   [[ ! -r $path ]] || bind "$path"
 done
+# The kernel gives programs of 64-bit Arm to their emulator, which it opens here.
+emulator=$root/usr/bin/qemu-aarch64 known=/proc/sys/fs/binfmt_misc
+know_emulator() {
+  local zeros='\x00\x00\x00\x00\x00\x00\x00\x00' ones='\xff\xff\xff\xff\xff\xff\xff\xff'
+  local begin="\x7fELF\x02\x01\x01\x00$zeros\x02\x00\xb7\x00"
+  local mask="${ones%ff}00$ones\xfe\xff\xff\xff"
+  mount -t binfmt_misc binfmt_misc "$new$known" &&
+    printf %s ":qemu-aarch64:M::$begin:$mask:$emulator:PF" >"$new$known/register"
+}
+if [[ -x $emulator ]] && ! (know_emulator) 2>/dev/null && [[ ! -e $known/qemu-aarch64 ]]; then
+  echo "minitaw: programs of 64-bit Arm compile here, but do not run: that needs Linux 6.7," \
+    "or qemu-aarch64 in binfmt_misc" >&2
+fi
 # Work may also live below /usr/local or /usr/src.
 for path in "$folder" "$HOME" "$repository" "${root%/*}" /usr/local/cuda*; do
   [[ ! -d $path || $path != /usr/local/?* && $path != /usr/src/?* ]] || bind "$path"

@@ -13,7 +13,7 @@ mirror_candidates() {
 # Proxy, authentication and transport settings are the machine's; folders, hooks and pins are ours: with another `Dir` apt reads none of
 # the machine's files.
 write_apt_configuration() {
-  mkdir -p "$apt"/{etc/apt,var/lib/apt/lists/partial,var/lib/dpkg,var/cache/apt/archives/partial,var/log/apt}
+  mkdir -p "$apt"/{etc/apt,var/lib/apt/lists/partial,var/lib/dpkg,var/cache/apt/archives/{,"$arch/"}partial,var/log/apt}
   : >"$apt/var/lib/dpkg/status"
   {
     apt-config dump | grep -E '^Acquire::' | grep -vE '^Acquire::(IndexTargets|Languages|GzipIndexes)'
@@ -21,7 +21,7 @@ write_apt_configuration() {
 Dir "$apt";
 APT::Sandbox::User "root";
 APT::Architecture "$(dpkg --print-architecture)";
-APT::Architectures { "$(dpkg --print-architecture)"; };
+APT::Architectures { "$(dpkg --print-architecture)"; ${arch:+"\"$arch\";"} };
 APT::Install-Recommends "false";
 Acquire::Languages "none";
 Acquire::Retries "3";
@@ -68,15 +68,33 @@ export -f unpack
 unpack_all() {
   mkdir -p "$new"/usr/{bin,sbin,lib,lib64} "$new/control"
   ln -s usr/{bin,sbin,lib,lib64} "$new"
-  find "$archives" -name '*.deb' -print0 | sort -z |
+  find "$archives" -maxdepth 1 -name '*.deb' -print0 | sort -z |
     xargs -0 -P "$(nproc)" -n 8 bash -c 'set -o pipefail; unpack "$@"' unpack "$new" || return
-  # maintainer scripts that choose between alternatives (cc, BLAS, MPI) are run later
-  local deb name
-  for deb in "$archives"/*.deb; do
+  keep_scripts '' update-alternatives "$archives"/*.deb
+}
+
+# Maintainer scripts that choose between alternatives (cc, BLAS, MPI) are run later.
+keep_scripts() { # prefix of their names, text in them, deb...
+  local prefix=$1 text=$2 deb name
+  shift 2
+  for deb; do
     name=${deb##*/}
     dpkg-deb -I "$deb" postinst 2>/dev/null >"$work/postinst" || continue
-    ! grep -q update-alternatives "$work/postinst" || cp "$work/postinst" "$new/control/${name%%_*}"
+    ! grep -qe "$text" "$work/postinst" || cp "$work/postinst" "$new/control/$prefix${name%%_*}"
   done
+}
+
+# Adds the libraries of another architecture. Debian keeps them in folders named after it; headers elsewhere and programs are this
+# machine's. Of their alternatives only those with its name are chosen: BLAS and MPI.
+add_architecture() {
+  local other=$work/other tuple=aarch64-linux-gnu debs=("$archives/$arch"/*_"$arch".deb)
+  mkdir "$other"
+  printf '%s\0' "${debs[@]}" | xargs -0 -P "$(nproc)" -n 8 bash -c 'set -o pipefail; unpack "$@"' unpack "$other" || return
+  cp -alf "$other"/usr/lib/{$tuple,ld-linux-aarch64.so.1} "$new/usr/lib/" && cp -alf "$other/usr/include/$tuple" "$new/usr/include/" ||
+    return
+  keep_scripts "$arch-" "-$tuple" "${debs[@]}"
+  sed "s/$(uname -m)-linux-gnu/$tuple/; s/^CXX=.*/CXX=$tuple-g++/" "$new/usr/bin/mpicxx.mpich" >"$new/usr/bin/$tuple-mpicxx"
+  chmod +x "$new/usr/bin/$tuple-mpicxx"
 }
 
 # libkokkos-dev names static libraries of its header-only parts that it does not ship.
@@ -114,7 +132,7 @@ update-ca-certificates || true
 # byte-code and font cache of the plotting modules
 MPLCONFIGDIR=/tmp python3 -c "import numpy, h5py, pandas, matplotlib.pyplot" || true
 for tool in cc c++ cmake ninja mpicxx mpiexec git python3; do command -v $tool; done
-test -e "$(realpath /usr/lib/*/libblas.so)" && realpath /usr/lib/*/libblas.so | grep openmp
+for blas in /usr/lib/*-linux-gnu/libblas.so; do realpath -e "$blas" | grep openmp; done
 '
 
 configure() {
@@ -127,10 +145,13 @@ build_root() {
   local work=$1 apt=$1/apt archives=$1/apt/var/cache/apt/archives new=$1/root started=$SECONDS
   say "building the environment, once (about a minute and 2.5 GB in $cache)"
   say "  downloading"
-  prepare_apt && apt-get -q -y --download-only install '?essential' $(package_list | sed 's/#.*//') ||
+  prepare_apt && apt-get -q -y --download-only install "?essential?architecture($(dpkg --print-architecture))" $(package_list | sed 's/#.*//') && {
+    [[ -z $arch ]] || apt-get -q -y --download-only -o APT::Architecture="$arch" -o Dir::Cache::archives="$archives/$arch" \
+      install $(package_list | sed 's/#.*//' | grep -oE '\blib[^ ]*-dev\b')
+  } ||
     fail "cannot get the packages from the Debian mirror of this machine; see $cache/build.log"
   say "  unpacking $(find "$archives" -name '*.deb' | wc -l) packages"
-  unpack_all || fail "unpacking failed; see $cache/build.log"
+  unpack_all && { [[ -z $arch ]] || add_architecture; } || fail "unpacking failed; see $cache/build.log"
   add_empty_archives
   add_mount_points
   say "  configuring"

@@ -13,6 +13,8 @@ namespace {
 constexpr int simd_floats = 16, block_rows = 8;
 #elif defined(__AVX__)
 constexpr int simd_floats = 8, block_rows = 4;
+#elif defined(__aarch64__)
+constexpr int simd_floats = 4, block_rows = 8;  // twice the registers of SSE
 #else
 constexpr int simd_floats = 4, block_rows = 4;
 #endif

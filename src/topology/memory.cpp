@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <mutex>
 #include <sstream>
+#include <unistd.h>
 #include "base/error.hpp"
 #include "topology/control_groups.hpp"
 #include "topology/system.hpp"
@@ -146,7 +147,7 @@ FreeMemory available_memory(const fs::path& process) {
 bool reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
   // The kernel counts pages of each thread apart and adds them up now and then.
-  constexpr std::uint64_t inexact = std::uint64_t{4} << 20;
+  const std::uint64_t inexact = 1024 * sysconf(_SC_PAGESIZE);
   return peak_memory() <= resident_memory() + inexact;
 }
 

@@ -10,8 +10,15 @@ import shutil
 import pytest
 from programs import BUILD, MINITAW, REPOSITORY, call, minitaw, output_of, refused, says, told
 
-SCRIPTS = [REPOSITORY / "scripts" / name for name in ("packages.txt", "lib/root.sh")]
-ROOT = "root-" + hashlib.sha256(b"".join(p.read_bytes() for p in SCRIPTS)).hexdigest()[:12]
+
+def root_named(arch="", packages=b""):
+    recipe = [REPOSITORY / "scripts" / name for name in ("packages.txt", "lib/root.sh")]
+    text = os.uname().machine.encode() + b"\n" + packages.join(p.read_bytes() for p in recipe)
+    return f"root-{arch}{hashlib.sha256(text).hexdigest()[:12]}"
+
+
+ROOT = root_named()
+ARM = root_named("arm64-", b"g++-aarch64-linux-gnu\nqemu-user\n")
 OTHER = "root-of-an-older-checkout"
 # As nobody but root may make mounts without becoming root in a namespace of his own.
 NAMESPACE = ["unshare", *([] if os.getuid() == 0 else ["--user", "--map-root-user"]), "--mount"]
@@ -87,6 +94,22 @@ def test_a_root_of_another_recipe_is_for_its_build_alone(machine):
     is_inside(machine(program, *TELL), OTHER)
     done = machine("tree/scripts/env", *TELL, MINITAW_MIRROR="file:/nothing")
     assert (done.returncode, done.stdout) == (1, ""), told(done)
+
+
+@pytest.mark.skipif(os.uname().machine == "aarch64", reason="its own processor")
+def test_another_processor_has_a_root_of_its_own(machine):
+    for name in (ROOT, ARM):
+        make_root(pathlib.Path("home/.cache/minitaw") / name)
+    env, arm = "tree/scripts/env", {"MINITAW_ARCH": "arm64"}
+    inside = machine(env, *TELL, **arm)
+    assert (inside.returncode, inside.stdout) == (0, f"{ARM}\na word\n"), told(inside)
+    for words, variables, names in (
+        ([env], {"MINITAW_ARCH": "riscv64"}, ["arm64", "riscv64"]),
+        ([env, "env", "MINITAW_ARCH=arm64", env], {}, ["arm64", "outside"]),
+    ):
+        done = machine(*words, "true", **variables)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), told(done)
+        says(done.stderr, *names)
 
 
 @pytest.mark.parametrize("variable", [None, ""])

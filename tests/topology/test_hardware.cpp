@@ -37,6 +37,14 @@ TEST(Hardware, TheProcessorIsNamedAndCounted) {
   EXPECT_EQ(look(node()).cpu, "unknown, 2 sockets, 12 cores, 24 threads");
   EXPECT_EQ(look(node(R"(<info name="CPUModel" value="Xeon X"/>)")).cpu,
       "Xeon X, 2 sockets, 12 cores, 24 threads");
+  for (const auto& [part, name] :
+      {std::pair("0xd4f", "Neoverse-V2"), std::pair("0x001", "ARM implementer 0x41 part 0x001")})
+    EXPECT_EQ(
+        look(node(fmt::format(
+                 R"(<info name="CPUImplementer" value="0x41"/><info name="CPUPart" value="{}"/>)",
+                 part)))
+            .cpu,
+        std::string(name) + ", 2 sockets, 12 cores, 24 threads");
   EXPECT_THAT(look().cpu, testing::HasSubstr("thread")) << "this machine";
 }
 
