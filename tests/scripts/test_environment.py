@@ -100,8 +100,8 @@ def test_a_root_of_another_recipe_is_for_its_build_alone(machine):
 def test_another_processor_has_a_root_of_its_own(machine):
     for name in (ROOT, ARM):
         make_root(pathlib.Path("home/.cache/minitaw") / name)
-    env, arm = "tree/scripts/env", {"MINITAW_ARCH": "arm64"}
-    inside = machine(env, *TELL, **arm)
+    env = "tree/scripts/env"
+    inside = machine(env, *TELL, MINITAW_ARCH="arm64", MINITAW_ENV=None)
     assert (inside.returncode, inside.stdout) == (0, f"{ARM}\na word\n"), told(inside)
     for words, variables, names in (
         ([env], {"MINITAW_ARCH": "riscv64"}, ["arm64", "riscv64"]),
