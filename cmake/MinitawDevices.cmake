@@ -10,9 +10,9 @@ foreach(backend CUDA HIP SYCL)
   endif()
 endforeach()
 
-if(MINITAW_CUDA AND NOT MINITAW_DEVICE STREQUAL "CUDA")
-  message(FATAL_ERROR "MINITAW_CUDA needs a Kokkos built with CUDA, but the one in ${Kokkos_DIR} was built for "
-                      "${Kokkos_DEVICES}: load or build one (Spack: kokkos +cuda) and name its folder with -DKokkos_ROOT=...")
+if(MINITAW_BACKEND AND NOT MINITAW_DEVICE STREQUAL MINITAW_BACKEND)
+  message(FATAL_ERROR "MINITAW_BACKEND = ${MINITAW_BACKEND} needs a Kokkos built with it, but the one in ${Kokkos_DIR} was built for "
+                      "${Kokkos_DEVICES}: load or build one (Spack: kokkos +cuda, +rocm) and name its folder with -DKokkos_ROOT=...")
 endif()
 
 # nvcc 13 places members behind a [[no_unique_address]] one elsewhere on the device than g++ does on the host, so that Views
@@ -62,38 +62,55 @@ function(minitaw_vendor name purpose hint)
     foreach(part IN LISTS arg_LIBRARIES)
       target_link_libraries(minitaw_${target} INTERFACE ${${part}})
     endforeach()
-    target_link_libraries(minitaw_${target} INTERFACE CUDA::cudart)
+    target_link_libraries(minitaw_${target} INTERFACE ${MINITAW_RUNTIME})
   endif()
 endfunction()
 
 foreach(name CUDNN NCCL)
-  set(MINITAW_${name} AUTO CACHE STRING "Use ${name} in a CUDA build: AUTO, ON or OFF")
+  set(MINITAW_${name} AUTO CACHE STRING "Use ${name} in a build for devices: AUTO, ON or OFF")
   set_property(CACHE MINITAW_${name} PROPERTY STRINGS AUTO ON OFF)
   set(MINITAW_HAVE_${name} OFF)
 endforeach()
 
-if(MINITAW_DEVICE STREQUAL "CUDA")
+# A root that is named comes first, for header and library. NVIDIA's Python packages have libraries by their versions only.
+macro(minitaw_find_header variable root file)
+  find_path(${variable} ${file} HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES include DOC ${file})
+endmacro()
+macro(minitaw_find_library variable root file version)
+  find_library(${variable} NAMES ${file} ${file}.${version} NAMES_PER_DIR HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES lib64 lib DOC ${file})
+endmacro()
+
+# minitaw_find_nccl(HEADER LIBRARY VERSION): NCCL, or AMD's RCCL, which has its names. A header of a version that lacks ncclCommSplit counts
+# as not found.
+macro(minitaw_find_nccl header library version)
+  minitaw_find_header(MINITAW_NCCL_INCLUDE NCCL_ROOT ${header})
+  minitaw_find_library(MINITAW_NCCL_LIBRARY NCCL_ROOT ${library} ${version})
+  if(MINITAW_NCCL_INCLUDE)
+    file(STRINGS ${MINITAW_NCCL_INCLUDE}/${header} nccl_version REGEX "define NCCL_VERSION_CODE [0-9]+")
+    if(nccl_version MATCHES "[0-9]+$" AND CMAKE_MATCH_0 LESS 21800)
+      set(MINITAW_NCCL_INCLUDE NOTFOUND CACHE PATH "${header} of version 2.18 or newer" FORCE)
+    endif()
+  endif()
+  minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
+                 INCLUDES MINITAW_NCCL_INCLUDE LIBRARIES MINITAW_NCCL_LIBRARY)
+endmacro()
+
+if(MINITAW_DEVICE STREQUAL "HIP")
+  find_package(rocblas REQUIRED)
+  set(MINITAW_RUNTIME hip::host)
+  minitaw_find_nccl(rccl/rccl.h librccl.so 1)
+elseif(MINITAW_DEVICE STREQUAL "CUDA")
   find_package(CUDAToolkit REQUIRED)
-  # A root that is named comes first, for header and library. NVIDIA's Python packages have libraries by their versions only.
+  set(MINITAW_RUNTIME CUDA::cudart)
   set(toolkit ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR})
-  macro(minitaw_find_header variable root file)
-    find_path(${variable} ${file} HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES include DOC ${file})
-  endmacro()
-  macro(minitaw_find_library variable root file version)
-    find_library(${variable} NAMES ${file} ${file}.${version} NAMES_PER_DIR HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES lib64 lib DOC ${file})
-  endmacro()
   minitaw_find_header(MINITAW_CUDNN_INCLUDE CUDNN_ROOT cudnn.h)
   minitaw_find_library(MINITAW_CUDNN_LIBRARY CUDNN_ROOT libcudnn.so 9)
   minitaw_find_header(MINITAW_CUDNN_FRONTEND_INCLUDE CUDNN_FRONTEND_ROOT cudnn_frontend.h)
   minitaw_find_header(MINITAW_NVRTC_INCLUDE NVRTC_ROOT nvrtc.h)
-  minitaw_find_header(MINITAW_NCCL_INCLUDE NCCL_ROOT nccl.h)
-  minitaw_find_library(MINITAW_NCCL_LIBRARY NCCL_ROOT libnccl.so 2)
-
   minitaw_vendor(CUDNN "attention in bf16; else the portable kernel"
                  "it needs cuDNN 9 (-DCUDNN_ROOT=...), the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...) and NVRTC's (-DNVRTC_ROOT=...)"
                  INCLUDES MINITAW_CUDNN_INCLUDE MINITAW_CUDNN_FRONTEND_INCLUDE MINITAW_NVRTC_INCLUDE LIBRARIES MINITAW_CUDNN_LIBRARY)
-  minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
-                 INCLUDES MINITAW_NCCL_INCLUDE LIBRARIES MINITAW_NCCL_LIBRARY)
+  minitaw_find_nccl(nccl.h libnccl.so 2)
 endif()
 
 # What this MPI can be asked about the build's kind of device memory, as definitions.

@@ -3,6 +3,9 @@
 add_library(minitaw_options INTERFACE)
 target_compile_features(minitaw_options INTERFACE cxx_std_20)
 target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wshadow)
+if(MINITAW_DEVICE)
+  target_compile_definitions(minitaw_options INTERFACE MINITAW_${MINITAW_DEVICE})  # src/base/vendor.hpp asks
+endif()
 # No one asks errno how sqrt went, nor catches a floating-point exception; without them, loops over sqrt and exponentials
 # become vector code.
 target_compile_options(minitaw_options INTERFACE -fno-math-errno -fno-trapping-math)

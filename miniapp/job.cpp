@@ -77,13 +77,6 @@ Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Devi
   return settings;
 }
 
-std::string text_of(const topology::Device& device, int threads) {
-  if (device.index < 0)
-    return "host, " + counted(threads, "thread");
-  return fmt::format(
-      "device {}, {}, {:.1f} GiB", device.index, device.name, 0x1p-30 * device.bytes);
-}
-
 /// The texts of all ranks, on rank 0; elsewhere none.
 std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_lists(text, MPI_COMM_WORLD, "gathering texts of ranks");
@@ -123,6 +116,8 @@ Site look_around(const JobFlags& flags) {
     if (!visible.empty())
       site.device = visible[place.local_rank % visible.size()];
   });
+  const bool one_machine = !record::shaped_links().empty();
+  site.device.uuid = topology::identity(site.device, one_machine ? 0 : place.node);
 
   // 4. Who shares a device.
   site.uuids = gather(site.device.uuid);
@@ -131,14 +126,15 @@ Site look_around(const JobFlags& flags) {
 
   // 5. What rank 0 tells.
   const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
-  const std::vector<std::string> units = gather(text_of(site.device, site.threads));
+  const std::vector<std::string> units =
+      gather(site.device.index < 0 ? "host, " + counted(site.threads, "thread")
+                                   : topology::text_of(site.device));
   const std::vector<std::vector<int>> cores =
       comm::mpi::gather_lists(place.cores, MPI_COMM_WORLD, "gathering cores of ranks");
   const std::vector<int> threads =
       comm::mpi::gather(site.threads, MPI_COMM_WORLD, "gathering threads of ranks");
   const std::vector<double> quotas =
       comm::mpi::gather(place.quota.processors, MPI_COMM_WORLD, "gathering quotas of ranks");
-  const bool one_machine = !record::shaped_links().empty();
   for (const int r : indices(units)) {
     const int node = place.nodes.group_of(r), first = place.nodes.first(node);
     site.ranks.push_back({.machine = one_machine ? 0 : node,
@@ -155,6 +151,11 @@ Site look_around(const JobFlags& flags) {
   site.remarks = with_ranks(gather(fmt::format("{}", fmt::join(remarks, "\n"))));
   if (const std::string overlap = topology::overlap_text(site.ranks, node_cores); !overlap.empty())
     site.remarks.push_back(overlap);
+  if (site.device.index >= 0 && topology::runtime_version().empty())
+    site.remarks.push_back(fmt::format("this build knows {} devices by Kokkos alone: products and "
+                                       "attention use no matrix units, and every action ends in a "
+                                       "fence, so that times say little of the device",
+        Kokkos::DefaultExecutionSpace::name()));
   site.adapters = MpiJob::on_root(
       [&] { return topology::fewest_adapters(list_of(site.ranks, &topology::RankPlace::site)); });
   return site;
@@ -334,9 +335,10 @@ record::Provenance MpiJob::provenance(
   p["kokkos"] = text_data(kokkos_version());
   p["mpi"] = text_data(comm::mpi::library_version());
   p["nccl"] = text_data(engine::nccl_version());
-  p["cuda"] = text_data(topology::runtime_version());
   p["driver"] = text_data(topology::driver_version());
   std::vector<std::string> libraries = {record::hdf5_text()};
+  if (const std::string runtime = topology::runtime_version(); !runtime.empty())
+    libraries.push_back(runtime);
   for (const auto& [name, version] : kernels::library_versions())
     if (!version.empty())
       libraries.push_back(fmt::format("{} {}", name, version));

@@ -327,7 +327,8 @@ constexpr int few = 4;  ///< cases, all told in detail on a terminal
 std::optional<std::uint64_t> memory_of_device() {
   try {
     const auto devices = topology::visible_devices();
-    return devices.empty() ? std::nullopt : std::optional(devices.front().bytes);
+    const bool is_known = !devices.empty() && devices.front().bytes > 0;
+    return is_known ? std::optional(devices.front().bytes) : std::nullopt;
   } catch (const InputError&) {
     return std::nullopt;  // planning needs no device
   }

@@ -99,7 +99,7 @@ class minitaw_build(rfm.CompileOnlyRegressionTest):
         self.build_system.builddir = "build"
         self.build_system.config_opts = ["-DMINITAW_TESTS=OFF", "-DMINITAW_BENCHMARKS=OFF"]
         if "gpu" in self.current_partition.features:
-            self.build_system.config_opts += ["-DMINITAW_CUDA=ON", "-DMINITAW_NATIVE=OFF"]
+            self.build_system.config_opts += ["-DMINITAW_BACKEND=CUDA", "-DMINITAW_NATIVE=OFF"]
         self.build_system.make_opts = ["minitaw"]
         self.build_system.max_concurrency = os.cpu_count()
 

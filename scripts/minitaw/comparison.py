@@ -17,7 +17,7 @@ from .settings import EFFORT
 WORDS = {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}  # all others: SAME
 # Of provenance: what is noted where it differs.
 PROGRAM = ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi",
-           "nccl", "cuda", "driver")  # fmt: skip
+           "nccl", "driver")  # fmt: skip
 ONE_FILE = (
     "there is one file of each: what changed on the machine from one to the other counts as a "
     "change of the program; measure base and new in turn, in several files of each"

@@ -6,6 +6,7 @@
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"
 #if defined(MINITAW_HAVE_NCCL)
+#include "base/vendor.hpp"
 #include "comm/nccl/api.hpp"
 #include "comm/nccl/transport.hpp"
 #endif
@@ -47,7 +48,7 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
       "minitaw::nccl", comm::nccl::scratch_bytes(request.program));
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l)
-    options.queues[l] = lane_space(static_cast<schedule::Lane>(l)).cuda_stream();
+    options.queues[l] = vendor::stream_of(lane_space(static_cast<schedule::Lane>(l)));
   options.scratch = {scratch.data(), scratch.size()};
   options.policy = request.waiting;
   auto transport =

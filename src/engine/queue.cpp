@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/queue.hpp"
-#if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
+#include "base/vendor.hpp"
+#ifndef MINITAW_VENDOR  // else detail/vendor/stream_queue.cpp
 namespace minitaw::engine {
 namespace {
-/// One instance of the execution space for each lane, on devices other than CUDA.
+/// One instance of the execution space for each lane, on a device that only Kokkos knows.
 const std::vector<model::ExecutionSpace>& instances() {
   static std::vector<model::ExecutionSpace> made;
   if (made.empty()) {

@@ -134,8 +134,9 @@ private:
 };
 
 /// Returns the execution space of a lane's kernels and copies. It is made once per process and kept
-/// until Kokkos ends, because libraries keep handles and workspaces by space. CUDA: a stream for
-/// each lane, of high priority for communication. Other devices: an instance. Host: one for all.
+/// until Kokkos ends, because libraries keep handles and workspaces by space. CUDA and HIP: a
+/// stream for each lane, of high priority for communication. Other devices: an instance. Host: one
+/// for all.
 model::ExecutionSpace lane_space(schedule::Lane lane);
 /// Binds the calling thread, which Kokkos has not made, to this rank's device.
 void use_device();
@@ -148,7 +149,7 @@ struct QueueOptions {
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };
 
-/// Makes the queues of this build: streams on CUDA, those of communication only if the transport is
-/// on streams; else threads.
+/// Makes the queues of this build: streams on CUDA and HIP, those of communication only if the
+/// transport is on streams; else threads.
 Queues make_queues(const QueueOptions& options);
 }  // namespace minitaw::engine

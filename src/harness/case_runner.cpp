@@ -77,8 +77,7 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
   result.attention = kernels::name_of(attention.kernel);
   if (!kernels::on_host && !attention.reason.empty())
     result.remark = fmt::format(
-        "attention is the portable kernel, which is slow on a device, and not cuDNN: {}",
-        attention.reason);
+        "attention is the portable kernel, which is slow on a device: {}", attention.reason);
   result.matmul_algorithms = fmt::format(
       "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
   result.transport = result.asked.ranks == 1 ? "none" : runtime.transport().name();

@@ -6,7 +6,7 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 #ifdef MINITAW_HAVE_CUDNN
-#include "kernels/cuda/queue.hpp"
+#include "kernels/vendor/queue.hpp"
 #endif
 
 namespace minitaw::kernels {
@@ -23,11 +23,11 @@ template <class E>
 inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
 
 /// The queue whose cuDNN shall work on these addresses.
-detail::cuda::Queue& queue_for(
+detail::vendor::Queue& queue_for(
     const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
   if (!detail::aligned(addresses))
     throw LogicError("attention = cudnn: an address is not a multiple of 16");
-  return detail::cuda::queue_of(exec);
+  return detail::vendor::queue_of(exec);
 }
 
 /// Places in the workspace of a queue for what cuDNN cannot have where the caller has it; else
@@ -87,7 +87,7 @@ void move(const ExecutionSpace& exec, const Statistics& statistics) {
 void attend_by_cudnn(const ExecutionSpace& exec, const AttentionForward<Bf16>& p) {
   const AttentionPart& part = p.part;
   const auto [keys, values] = p.key_values;
-  detail::cuda::Queue& queue =
+  detail::vendor::Queue& queue =
       queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data(), keys, values});
   const Staging staging(part, queue.workspace.data());
   float* const lse = staging.lse ? staging.lse : p.lse.data();
@@ -100,7 +100,7 @@ template <class G>
 void attend_by_cudnn(const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p) {
   const AttentionPart& part = p.part;
   const auto [keys, values] = p.key_values;
-  detail::cuda::Queue& queue = queue_for(
+  detail::vendor::Queue& queue = queue_for(
       exec, {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), keys, values});
   const Staging staging(part, queue.workspace.data());
   const float* const lse = staging.lse ? staging.lse : p.lse.data();
@@ -135,7 +135,7 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionPar
   if (kernel != Attention::cudnn)
     return {};
 #ifdef MINITAW_HAVE_CUDNN
-  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(part) : "it needs dtype = bf16";
+  return cudnn_possible<E> ? detail::vendor::reason_against_cudnn(part) : "it needs dtype = bf16";
 #else
   return "this build has no cuDNN";
 #endif
@@ -208,7 +208,7 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part, At
     detail::portable::attention_prepare(exec, part);
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
-    detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
+    detail::vendor::Queue& queue = detail::vendor::queue_of(exec);
     queue.workspace.reserve(Staging(part, nullptr).bytes + queue.attention.prepare(part));
   }
 #endif

@@ -2,9 +2,10 @@
 
 #include <dlfcn.h>
 #include "base/error.hpp"
+#include "base/vendor.hpp"
 #include "kernels/detail/loops.hpp"
-#ifdef KOKKOS_ENABLE_CUDA
-#include "kernels/cuda/queue.hpp"
+#ifdef MINITAW_VENDOR
+#include "kernels/vendor/queue.hpp"
 #endif
 
 /// Only OpenBLAS can say its version.
@@ -60,28 +61,28 @@ void prepare(const ExecutionSpace& exec) {
   auto policy = detail::RowPolicy(exec, 1, 1);
   policy.set_scratch_size(1, Kokkos::PerTeam(sizeof(double)));
   detail::reserve_scratch(policy);
-#ifdef KOKKOS_ENABLE_CUDA
-  (void)detail::cuda::queue_of(exec);
+#ifdef MINITAW_VENDOR
+  (void)detail::vendor::queue_of(exec);
 #endif
 }
 
 void choose_by_time([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]] bool on) {
-#ifdef KOKKOS_ENABLE_CUDA
-  detail::cuda::queue_of(exec).products.choose_by_time(on);
+#ifdef MINITAW_VENDOR
+  detail::vendor::queue_of(exec).products.choose_by_time(on);
 #endif
 }
 
 std::vector<std::string> choices([[maybe_unused]] const ExecutionSpace& exec) {
-#ifdef KOKKOS_ENABLE_CUDA
-  return detail::cuda::queue_of(exec).products.choices();
+#ifdef MINITAW_VENDOR
+  return detail::vendor::queue_of(exec).products.choices();
 #else
   return {};
 #endif
 }
 
 std::size_t library_bytes() {
-#ifdef KOKKOS_ENABLE_CUDA
-  return detail::cuda::workspace_bytes();
+#ifdef MINITAW_VENDOR
+  return detail::vendor::workspace_bytes();
 #else
   return 0;
 #endif
@@ -91,12 +92,12 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   std::vector<std::pair<std::string, std::string>> versions;
   if (on_host)
     versions.emplace_back("BLAS", blas_version());
-#ifdef KOKKOS_ENABLE_CUDA
-  versions.emplace_back("cublasLt", detail::cuda::cublaslt_version());
+#ifdef MINITAW_VENDOR
+  versions.push_back(detail::vendor::products_version());
 #endif
 #ifdef MINITAW_HAVE_CUDNN
-  versions.emplace_back("cudnn", detail::cuda::cudnn_version());
-  versions.emplace_back("cudnn-frontend", detail::cuda::cudnn_frontend_version());
+  versions.emplace_back("cudnn", detail::vendor::cudnn_version());
+  versions.emplace_back("cudnn-frontend", detail::vendor::cudnn_frontend_version());
 #endif
   return versions;
 }

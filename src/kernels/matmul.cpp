@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "base/vendor.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
@@ -208,8 +209,8 @@ void matmul(
   if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>)
     return blas(c, a, b, beta);
 #endif
-#ifdef KOKKOS_ENABLE_CUDA
-  if (detail::cuda::matmul<C, E>(exec, c, a, b, beta))
+#ifdef MINITAW_VENDOR
+  if (detail::vendor::matmul<C, E>(exec, c, a, b, beta))
     return;
 #endif
   detail::portable::matmul<C, E>(exec, c, a, b, beta);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/devices.hpp"
+#include <Kokkos_Core.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
 #include "base/error.hpp"
-#ifdef MINITAW_CUDA_DEVICES
-#include <cuda_runtime_api.h>
+#include "base/vendor.hpp"
 #include "topology/nvml.hpp"
-#endif
 
 namespace minitaw::topology {
 double datasheet_peak(const std::string& unit, bool bf16) {
@@ -72,69 +72,120 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
         uuid_of_rank[ranks->first]);
 }
 
-namespace {
-#ifdef MINITAW_CUDA_DEVICES
-void check_cuda(cudaError_t code, const char* call) {
-  if (code != cudaSuccess)
-    throw InputError("{}: {}; this build needs a CUDA device and a driver for it",
-        call,
-        cudaGetErrorString(code));
+std::string identity(const Device& device, int machine) {
+  const bool in_the_world = device.index < 0 || device.uuid.starts_with("GPU-");
+  return in_the_world ? device.uuid : fmt::format("{} of node {}", device.uuid, machine);
 }
 
+std::string text_of(const Device& device) {
+  return fmt::format("device {}, {}, {}",
+      device.index,
+      device.name,
+      device.bytes > 0 ? fmt::format("{:.1f} GiB", 0x1p-30 * device.bytes) : "of unknown memory");
+}
+
+#ifdef MINITAW_VENDOR
+namespace {
+void require(MINITAW_VENDOR(Error_t) code, const char* call) {
+  if (code != MINITAW_VENDOR(Success))
+    throw InputError("{}: {}; this build needs a " MINITAW_VENDOR_NAME
+                     " device and a driver for it",
+        call,
+        MINITAW_VENDOR(GetErrorString)(code));
+}
+
+#ifdef MINITAW_CUDA
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
-std::string text_of(const cudaUUID_t& uuid) {
+std::string identity_of(int /*index*/, const cudaDeviceProp& properties) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10)
       text += '-';
-    text += fmt::format("{:02x}", uuid.bytes[i] & 0xff);
+    text += fmt::format("{:02x}", properties.uuid.bytes[i] & 0xff);
   }
   return text;
 }
 
-/// Asks one of CUDA's functions for a version: "13.0"; empty: it gives none.
-std::string cuda_version(cudaError_t (*ask)(int*)) {
-  int number = 0;
-  return ask(&number) == cudaSuccess && number > 0
-             ? fmt::format("{}.{}", number / 1000, number % 1000 / 10)
-             : "";
+std::string version_of(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+#else
+/// The place on the bus: parts of an AMD device (partitions) have one UUID.
+std::string identity_of(int index, const hipDeviceProp_t& /*properties*/) {
+  std::array<char, 32> place{};
+  require(hipDeviceGetPCIBusId(place.data(), place.size(), index), "asking for a device's place");
+  return fmt::format("PCI {}", place.data());
+}
+
+std::string version_of(int number) {
+  return fmt::format("{}.{}.{}", number / 10000000, number / 100000 % 100, number % 100000);
 }
 #endif
+
+/// Asks one of the runtime's functions for a version: "CUDA 13.0"; empty: it gives none.
+std::string version_by(MINITAW_VENDOR(Error_t) (*ask)(int*)) {
+  int number = 0;
+  return ask(&number) == MINITAW_VENDOR(Success) && number > 0
+             ? MINITAW_VENDOR_NAME " " + version_of(number)
+             : "";
+}
 }  // namespace
 
 std::vector<Device> visible_devices() {
   std::vector<Device> devices;
-#ifdef MINITAW_CUDA_DEVICES
   int count = 0;
-  const cudaError_t counted = cudaGetDeviceCount(&count);
-  check_cuda(
-      counted == cudaSuccess && count == 0 ? cudaErrorNoDevice : counted, "counting the devices");
+  const auto counted = MINITAW_VENDOR(GetDeviceCount)(&count);
+  require(
+      counted == MINITAW_VENDOR(Success) && count == 0 ? MINITAW_VENDOR(ErrorNoDevice) : counted,
+      "counting the devices");
   for (int index = 0; index < count; ++index) {
-    cudaDeviceProp properties{};
-    check_cuda(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
+    vendor::DeviceProperties properties{};
+    require(MINITAW_VENDOR(GetDeviceProperties)(&properties, index),
+        "asking for a device's properties");
     devices.push_back(
-        {index, properties.name, text_of(properties.uuid), properties.totalGlobalMem});
+        {index, properties.name, identity_of(index, properties), properties.totalGlobalMem});
   }
-#endif
   return devices;
 }
 
+std::optional<DeviceMemory> device_memory() {
+  std::size_t free = 0, total = 0;
+  require(MINITAW_VENDOR(MemGetInfo)(&free, &total), "asking for the device's free memory");
+  return DeviceMemory{free, total};
+}
+
 std::string runtime_version() {
-#ifdef MINITAW_CUDA_DEVICES
-  return cuda_version(cudaRuntimeGetVersion);
-#else
-  return {};
-#endif
+  return version_by(MINITAW_VENDOR(RuntimeGetVersion));
 }
 
 std::string driver_version() {
-#ifdef MINITAW_CUDA_DEVICES
   if (std::string version = nvml::driver_version(); !version.empty())
     return version;
-  const std::string cuda = cuda_version(cudaDriverGetVersion);
-  return cuda.empty() ? "" : "for CUDA " + cuda;
-#else
-  return {};
-#endif
+  const std::string newest = version_by(MINITAW_VENDOR(DriverGetVersion));
+  return newest.empty() ? "" : "for " + newest;
 }
+#else  // a host, or a device of which this build knows what Kokkos says
+std::vector<Device> visible_devices() {
+  std::vector<Device> devices;
+  const int count = Kokkos::num_devices();  // -1: a host
+  const std::string kind = Kokkos::DefaultExecutionSpace::name();
+  if (count == 0)
+    throw InputError("counting the devices: there is none; this build needs a {} device", kind);
+  for (int index = 0; index < count; ++index)
+    devices.push_back({index, kind + " of unknown name", fmt::format("device {}", index)});
+  return devices;
+}
+
+std::optional<DeviceMemory> device_memory() {
+  return std::nullopt;
+}
+
+std::string runtime_version() {
+  return {};
+}
+
+std::string driver_version() {
+  return {};
+}
+#endif
 }  // namespace minitaw::topology

@@ -8,12 +8,9 @@
 #include <mutex>
 #include <sstream>
 #include <unistd.h>
-#include "base/error.hpp"
 #include "topology/control_groups.hpp"
+#include "topology/devices.hpp"
 #include "topology/system.hpp"
-#ifdef MINITAW_CUDA_DEVICES
-#include <cuda_runtime_api.h>
-#endif
 
 namespace minitaw::topology {
 namespace {
@@ -114,19 +111,6 @@ void trim() {
 #endif
 }
 }  // namespace
-
-std::optional<DeviceMemory> device_memory() {
-#ifdef MINITAW_CUDA_DEVICES
-  std::size_t free = 0, total = 0;
-  if (const cudaError_t code = cudaMemGetInfo(&free, &total); code != cudaSuccess)
-    throw InputError("asking for the device's free memory: {}; this build needs a CUDA device and "
-                     "a driver for it",
-        cudaGetErrorString(code));
-  return DeviceMemory{free, total};
-#else
-  return std::nullopt;
-#endif
-}
 
 FreeMemory available_memory(const fs::path& process) {
   const auto kib = number_in("/proc/meminfo", "MemAvailable:");

@@ -4,20 +4,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 
 /// Memory is measured here and nowhere else: what is free, and what a process and its cases take.
 /// Sizes are bytes.
 namespace minitaw::topology {
-struct DeviceMemory {
-  std::uint64_t free = 0, total = 0;
-};
-
-/// Returns the memory of the current device; nothing in a build without devices. Throws InputError
-/// if the driver does not answer.
-std::optional<DeviceMemory> device_memory();
-
 /// Bytes that a process may still take.
 struct FreeMemory {
   std::uint64_t bytes = 0;

@@ -19,16 +19,23 @@
 
 using cudaError_t = int;
 using cudaStream_t = struct FakeStream*;
-using cublasLtHandle_t = void*;
 
-enum cudaDataType { CUDA_R_16BF, CUDA_R_32F };
+struct cudaDeviceProp;
 
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
 
 inline constexpr cudaError_t cudaSuccess = 0;
 
+inline cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
 inline const char* cudaGetErrorString(cudaError_t) {
   return "an error of CUDA";
+}
+
+inline const char* cudaGetErrorName(cudaError_t) {
+  return "cudaError";
 }
 
 using cudnnHandle_t = cudaStream_t*;

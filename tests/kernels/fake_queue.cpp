@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The queue of a device for the stand-in of cuDNN: a workspace in host memory.
-#include "kernels/cuda/queue.hpp"
+#include "kernels/vendor/queue.hpp"
 
-namespace minitaw::kernels::detail::cuda {
-struct CublasLt::Plan {};
+namespace minitaw::kernels::detail::vendor {
+struct Products::Library {};
 
-CublasLt::CublasLt() = default;
-CublasLt::~CublasLt() = default;
+Products::Products(Stream /*stream*/) {}
+
+Products::~Products() = default;
 
 void Workspace::reserve(std::size_t size) {
   if (size <= bytes_)
@@ -16,7 +17,7 @@ void Workspace::reserve(std::size_t size) {
   bytes_ = size;
 }
 
-Queue::Queue(cudaStream_t queue_stream) : stream(queue_stream), attention(queue_stream) {}
+Queue::Queue(Stream stream) : products(stream), attention(stream) {}
 
 Queue& queue_of(const ExecutionSpace&) {
   static std::unique_ptr<Queue> only;
@@ -26,4 +27,4 @@ Queue& queue_of(const ExecutionSpace&) {
   }
   return *only;
 }
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

@@ -2,13 +2,13 @@
 // When and where cuDNN builds its plans and runs them, with a stand-in. What they compute:
 // test_attention.cpp in this program.
 
-#include "kernels/cuda/libraries.hpp"
+#include "kernels/vendor/libraries.hpp"
 
 #include <gtest/gtest.h>
 #include "base/error.hpp"
 #include "kernels/fake_cudnn.hpp"
 
-namespace minitaw::kernels::detail::cuda {
+namespace minitaw::kernels::detail::vendor {
 namespace {
 namespace cudnn = test::cudnn;
 
@@ -73,4 +73,4 @@ TEST_F(Cudnn, SaysWhyItCannot) {
   EXPECT_EQ(cudnn::state.built, 0);  // asking compiles nothing
 }
 }  // namespace
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

@@ -3,7 +3,7 @@
 // that FAULTY_RANK names, its matrix products are 1 % too large. On the rank that BROKEN_RANK
 // names, MPI_Ibarrier fails when it is called for the BARRIERSth time. With NO_DEVICE it is linked
 // into the program instead of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has
-// none.
+// none, and all others have UNKNOWN_DEVICES that only Kokkos knows.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -29,7 +29,11 @@ extern "C" Devices __real__ZN7minitaw8topology15visible_devicesEv();
 extern "C" Devices __wrap__ZN7minitaw8topology15visible_devicesEv() {
   if (is_rank_of("RANK_WITHOUT_DEVICE"))
     throw minitaw::InputError("counting the devices: there is none");
-  return __real__ZN7minitaw8topology15visible_devicesEv();
+  Devices devices = __real__ZN7minitaw8topology15visible_devicesEv();
+  const char* const unknown = std::getenv("UNKNOWN_DEVICES");
+  for (int index = 0; unknown != nullptr && index < std::atoi(unknown); ++index)
+    devices.push_back({index, "OpenMP of unknown name", "device " + std::to_string(index)});
+  return devices;
 }
 #else
 extern "C" {

@@ -28,6 +28,7 @@ from programs import (
     output_of,
     refused,
     rows,
+    says,
     settings,
     told,
 )
@@ -270,6 +271,21 @@ def test_a_rank_without_its_device_ends_the_job(ranks, without):
     done = on_ranks(ranks, "run", "job.toml", variables=variables, program=NO_DEVICE)
     refused(done, f"rank {without}", "node 0", "devices")
     assert time.monotonic() - begin < 25
+
+
+@pytest.mark.skipif(not NO_DEVICE.exists(), reason="the program has devices of its own")
+@pytest.mark.parametrize(
+    "ranks, devices, sharing", [(2, 2, ""), (2, 1, "0 and 1"), (3, 2, "0 and 2")]
+)
+def test_devices_that_only_kokkos_knows_are_not_shared_unasked(ranks, devices, sharing):
+    """And what is not known of them is said."""
+    known = {"variables": [f"UNKNOWN_DEVICES={devices}"], "program": NO_DEVICE}
+    begin = ["run", "job.toml", *settings(ranks=ranks, schedule="ddp", groups=1)]
+    done = on_ranks(ranks, *begin, *(["--share-devices"] if sharing else []), **known)
+    says(output_of(done), "device 0, OpenMP of unknown name, of unknown memory", "Kokkos alone")
+    if sharing:
+        alone = on_ranks(ranks, *begin, **known)
+        refused(alone, f"ranks {sharing}", "device 0 of node 0", "--share-devices")
 
 
 def test_a_rank_without_kokkos_ends_the_job():

@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   last.node = 1;
   Provenance provenance =
       collect(deck, {"minitaw", "run", "sample.toml"}, {first, first, last}, HostNames());
-  for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
+  for (const char* name : {"kokkos", "mpi", "nccl", "driver"})
     provenance[name] = text_data("1.2");
   provenance["libraries"] = list_data({"a 1", "b 2"});
   for (const int seq : {128, 256, 512}) {

@@ -25,6 +25,20 @@ TEST(Devices, WhatIsThereHasANameAndAnIdentity) {
   EXPECT_EQ(runtime_version().empty(), driver_version().empty());
 }
 
+TEST(Devices, OnlyAUuidOfTheWorldNeedsNoNode) {
+  const auto of_node = [](const char* uuid) { return identity({1, "name", uuid}, 3); };
+  EXPECT_EQ(of_node("GPU-3f2a"), "GPU-3f2a");
+  EXPECT_EQ(of_node("PCI 0000:c1:00.0"), "PCI 0000:c1:00.0 of node 3");
+  EXPECT_EQ(identity({}, 3), "") << "a host";
+}
+
+TEST(Devices, MemoryThatIsNotKnownIsNotPrintedAsNone) {
+  EXPECT_EQ(text_of({2, "NVIDIA H200", "GPU-a", std::uint64_t{140} << 30}),
+      "device 2, NVIDIA H200, 140.0 GiB");
+  EXPECT_EQ(text_of({0, "SYCL of unknown name", "device 0"}),
+      "device 0, SYCL of unknown name, of unknown memory");
+}
+
 TEST(Datasheet, KnowsDevicesByTheirWholeName) {
   for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 PCIe", 756, 51.0},
            {"NVIDIA H200", 989, 67.0},

@@ -2,10 +2,12 @@
 #include "comm/nccl/api.hpp"
 #include <cstring>
 #include <fmt/format.h>
-#include <nccl.h>
 #include <utility>
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
-#error "miniTaw needs NCCL 2.18 or newer (ncclCommSplit)"
+#include "base/vendor.hpp"
+#ifdef MINITAW_HIP
+#include <rccl/rccl.h>
+#else
+#include <nccl.h>
 #endif
 
 namespace minitaw::comm::nccl {
@@ -61,7 +63,7 @@ public:
 
   void issue(const Call& c, Queue queue) override {
     using enum schedule::Kind;
-    auto* const stream = static_cast<cudaStream_t>(queue);
+    auto* const stream = static_cast<vendor::Stream>(queue);
     const ncclDataType_t type = type_of(c.type);
     const auto done = [this](ncclResult_t result, const char* call) {
       check_nccl(result, call, comm_);

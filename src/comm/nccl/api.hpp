@@ -5,9 +5,9 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {
-/// The NCCL functions that the transport uses. Queues are cudaStream_t as void pointers: the
-/// transport needs no header of CUDA or NCCL, and is tested without a device. Every function throws
-/// comm::Error with NCCL's message if it fails.
+/// The NCCL functions that the transport uses. AMD's RCCL has them under the same names. Queues
+/// are streams as void pointers: the transport needs no header of a vendor, and is tested without a
+/// device. Every function throws comm::Error with NCCL's message if it fails.
 
 using Queue = void*;
 using UniqueId = std::array<std::byte, 128>;

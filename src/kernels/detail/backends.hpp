@@ -143,11 +143,11 @@ void attend(const ExecutionSpace& exec, const AttentionBackward<E, G>& p);
 void attention_prepare(const ExecutionSpace& exec, const AttentionPart& part);
 }  // namespace portable
 
-namespace cuda {
-/// Exists in builds with cuBLASLt. Returns false if the library has no algorithm for these sizes,
-/// types and addresses.
+namespace vendor {
+/// Exists in builds with cuBLASLt or rocBLAS. Returns false if the library has no algorithm for
+/// these sizes, types and addresses.
 template <class C, class E>
 [[nodiscard]] bool matmul(
     const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
-}  // namespace cuda
+}  // namespace vendor
 }  // namespace minitaw::kernels::detail

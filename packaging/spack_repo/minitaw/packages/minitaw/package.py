@@ -79,7 +79,7 @@ class Minitaw(CMakePackage, CudaPackage):
             self.define("MINITAW_NATIVE", False),  # Spack's compiler says for which processor
             self.define("MINITAW_TESTS", self.run_tests),
             self.define_from_variant("MINITAW_BENCHMARKS", "benchmarks"),
-            self.define_from_variant("MINITAW_CUDA", "cuda"),
+            self.define("MINITAW_BACKEND", "CUDA" if self.spec.satisfies("+cuda") else ""),
             self.define_from_variant("MINITAW_PREDICT", "simgrid"),
         ]
         if self.spec.satisfies("+cuda"):

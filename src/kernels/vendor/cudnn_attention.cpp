@@ -10,16 +10,16 @@
 #include <unordered_map>
 #include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "kernels/cuda/libraries.hpp"
+#include "kernels/vendor/libraries.hpp"
 
 static_assert(CUDNN_FRONTEND_VERSION >= 11300, "cudnn-frontend 1.13 or newer is needed");
 
-namespace minitaw::kernels::detail::cuda {
+namespace minitaw::kernels::detail::vendor {
 namespace {
 namespace fe = cudnn_frontend;
 using Graph = fe::graph::Graph;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-using detail::cuda::check;
+using vendor::check;
 
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
@@ -214,7 +214,7 @@ struct CudnnAttention::Library {
   std::map<AttentionPart, Plans> plans;
 };
 
-CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<Library>()) {
+CudnnAttention::CudnnAttention(Stream stream) : library_(std::make_unique<Library>()) {
   check(cudnnSetStream(library_->handle, stream), "setting the stream");
 }
 
@@ -313,4 +313,4 @@ std::string cudnn_frontend_version() {
       CUDNN_FRONTEND_MINOR_VERSION,
       CUDNN_FRONTEND_PATCH_VERSION);
 }
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

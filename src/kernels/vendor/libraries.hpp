@@ -1,36 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <cublasLt.h>
-#include <cuda_runtime_api.h>
-#include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
+#include "base/vendor.hpp"
 #include "kernels/settings.hpp"
 
 /// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads
 /// cudnn-frontend.
-namespace minitaw::kernels::detail::cuda {
-/// Throws std::runtime_error "what: the library's own words" unless `code` is success.
-inline void check(cudaError_t code, const std::string& what) {
-  if (code != cudaSuccess)
-    throw std::runtime_error(what + ": " + cudaGetErrorString(code));
-}
+namespace minitaw::kernels::detail::vendor {
+using minitaw::vendor::check, minitaw::vendor::Stream;
 
-/// Workspace that NVIDIA recommends for Hopper: enough for every algorithm that splits the summed
-/// dimension.
-inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
+/// Workspace of products that NVIDIA recommends for Hopper: enough for every algorithm that splits
+/// the summed dimension.
+inline constexpr std::size_t product_workspace_bytes = std::size_t{32} << 20;
 
 /// The choice of an algorithm depends on this. c [m, n] = op(a) op(b) + beta c, all row-major and
 /// without gaps.
 struct ProductKey {
   std::int64_t m, n, k;
   bool transposed_a, transposed_b, adds;
-  cudaDataType element, result;
+  bool narrow, narrow_result;  ///< factors, result are bf16; else fp32
   std::uint32_t alignment_a, alignment_b,
       alignment_c;  ///< bytes that divide the addresses, at most 256
 
@@ -44,36 +36,31 @@ struct Product {
   float beta;
 };
 
-/// The library's handle of one queue, and the plans of all products that it has multiplied so far.
-class CublasLt {
+/// cuBLASLt or rocBLAS: the library's handle of one stream.
+class Products {
 public:
-  CublasLt();
-  ~CublasLt();
-  CublasLt& operator=(CublasLt&&) = delete;
+  explicit Products(Stream stream);
+  ~Products();
+  Products& operator=(Products&&) = delete;
 
-  /// Enqueues the product on `stream`. False: the library has none; throws std::runtime_error for
-  /// all else.
-  bool multiply(
-      cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product);
+  /// Enqueues the product. False: the library has none; throws std::runtime_error for all else.
+  bool multiply(const ProductKey& key, const Product& product, void* workspace);
 
   /// While on, the first product of a kind times every algorithm and keeps the fastest; with beta 1
-  /// it is of no use.
-  void choose_by_time(bool on) { by_time_ = on; }
+  /// it is of no use. rocBLAS chooses by itself.
+  void choose_by_time(bool on);
 
   /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster
   /// than the first", ...
   std::vector<std::string> choices() const;
 
 private:
-  struct Plan;
-
-  cublasLtHandle_t handle_ = nullptr;
-  bool by_time_ = false;
-  std::map<ProductKey, std::unique_ptr<Plan>> plans_;
+  struct Library;
+  std::unique_ptr<Library> library_;
 };
 
-/// "13.0.2"
-std::string cublaslt_version();
+/// Name and version: "cublasLt", "13.0.2".
+std::pair<std::string, std::string> products_version();
 /// Why cuDNN cannot compute this part of causal attention here in bf16; empty if it can. Remembers
 /// its answers.
 [[nodiscard]] std::string reason_against_cudnn(const AttentionPart& part);
@@ -84,7 +71,7 @@ std::string cublaslt_version();
 /// throw std::runtime_error.
 class CudnnAttention {
 public:
-  explicit CudnnAttention(cudaStream_t stream);
+  explicit CudnnAttention(Stream stream);
   ~CudnnAttention();
   CudnnAttention& operator=(CudnnAttention&&) = delete;
 
@@ -119,4 +106,4 @@ private:
 std::string cudnn_version();
 /// "1.19.0"
 std::string cudnn_frontend_version();
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "kernels/cuda/libraries.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/vendor/libraries.hpp"
 
-namespace minitaw::kernels::detail::cuda {
+namespace minitaw::kernels::detail::vendor {
 /// Scratch in device memory that the libraries of one queue use in turn.
 class Workspace {
 public:
   /// At least `size`; the old contents are lost. It may wait for the device: never in a step.
   void reserve(std::size_t size);
 
-  /// Aligned to 256 bytes, as cuBLASLt asks.
+  /// Aligned to 256 bytes, as the libraries ask.
   void* data() const { return data_; }
 
   std::size_t bytes() const { return bytes_; }
@@ -23,11 +23,10 @@ private:
 
 /// Handles and workspaces of the vendor's libraries for one queue, which one thread uses at a time.
 struct Queue {
-  explicit Queue(cudaStream_t queue_stream);
+  explicit Queue(Stream stream);
 
-  cudaStream_t stream;
   Workspace workspace;
-  CublasLt products;
+  Products products;
 #ifdef MINITAW_HAVE_CUDNN
   CudnnAttention attention;
 #endif
@@ -37,4 +36,4 @@ struct Queue {
 /// the thread's.
 Queue& queue_of(const ExecutionSpace& exec);
 std::size_t workspace_bytes();
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <array>
+#include <cublasLt.h>
 #include <fmt/format.h>
+#include <map>
 #include <optional>
-#include "kernels/cuda/queue.hpp"
-#include "kernels/detail/backends.hpp"
+#include "kernels/vendor/libraries.hpp"
 
-namespace minitaw::kernels::detail::cuda {
+namespace minitaw::kernels::detail::vendor {
 namespace {
-const char* name_of(cudaDataType type) {
-  return type == CUDA_R_32F ? "fp32" : "bf16";
+using vendor::check;
+
+cudaDataType type_of(bool narrow) {
+  return narrow ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+const char* name_of(bool narrow) {
+  return narrow ? "bf16" : "fp32";
 }
 
 std::string text(const ProductKey& key) {
   return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}",
-      name_of(key.element),
-      name_of(key.result),
+      name_of(key.narrow),
+      name_of(key.narrow_result),
       key.m,
       key.n,
       key.k,
@@ -63,7 +70,7 @@ void describe(cublasLtMatmulDesc_t operation, bool transposed_first, bool transp
 /// Sums in fp32 and one order: no parts of a sum may pass through the type of the result.
 void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
   check(cublasLtMatmulPreferenceInit(preference), "preferences");
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{cublas_workspace_bytes});
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{product_workspace_bytes});
   set(preference,
       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
@@ -72,18 +79,16 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c);
 }
-}  // namespace
 
 /// A product ready to be enqueued, and the algorithms that the library offers, its favourite first.
-struct CublasLt::Plan {
+struct Plan {
   /// The transpose of c is op(b)^T op(a)^T, and column-major eyes see a and b transposed already.
   Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
     describe(&operation, key.transposed_b, key.transposed_a);
-    describe(
-        &first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
-    describe(
-        &second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
-    describe(&result, key.result, key.m, key.n);
+    const cudaDataType factors = type_of(key.narrow);
+    describe(&first, factors, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
+    describe(&second, factors, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
+    describe(&result, type_of(key.narrow_result), key.m, key.n);
     cublasLtMatmulPreferenceOpaque_t preference{};
     describe(&preference, key);
 
@@ -104,13 +109,13 @@ struct CublasLt::Plan {
     check(status, "choosing an algorithm for " + text(key));
     for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS &&
-          found[i].workspaceSize <= cublas_workspace_bytes)
+          found[i].workspaceSize <= product_workspace_bytes)
         offered.push_back({found[i].algo});
     if (!offered.empty())
       algorithm = offered.front();
   }
 
-  cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
+  cublasStatus_t enqueue(Stream stream, void* workspace, const Product& product) {
     const float alpha = 1;
     return cublasLtMatmul(handle,
         &operation,
@@ -126,13 +131,13 @@ struct CublasLt::Plan {
         &result,
         &algorithm.value,
         workspace,
-        cublas_workspace_bytes,
+        product_workspace_bytes,
         stream);
   }
 
   /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load
   /// its code.
-  std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product) {
+  std::optional<float> time(Stream stream, void* workspace, const Product& product) {
     constexpr int calls = 3;
     if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS)
       return {};
@@ -151,7 +156,7 @@ struct CublasLt::Plan {
     return milliseconds / calls;
   }
 
-  void choose(cudaStream_t stream, void* workspace, const Product& product) {
+  void choose(Stream stream, void* workspace, const Product& product) {
     constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
     std::size_t fastest = 0;
     float of_first = 0, best = 0;
@@ -185,28 +190,41 @@ struct CublasLt::Plan {
   std::string choice;
 };
 
-CublasLt::CublasLt() {
-  check(cublasLtCreate(&handle_), "starting the library");
+}  // namespace
+
+struct Products::Library {
+  Stream stream;
+  cublasLtHandle_t handle = nullptr;
+  bool by_time = false;
+  std::map<ProductKey, std::unique_ptr<Plan>> plans{};  ///< of all products so far
+};
+
+Products::Products(Stream stream) : library_(new Library{stream}) {
+  check(cublasLtCreate(&library_->handle), "starting the library");
 }
 
-CublasLt::~CublasLt() {
-  (void)cublasLtDestroy(handle_);
+Products::~Products() {
+  (void)cublasLtDestroy(library_->handle);
 }
 
-std::vector<std::string> CublasLt::choices() const {
+void Products::choose_by_time(bool on) {
+  library_->by_time = on;
+}
+
+std::vector<std::string> Products::choices() const {
   std::vector<std::string> lines;
-  for (const auto& [key, plan] : plans_)
+  for (const auto& [key, plan] : library_->plans)
     if (plan && !plan->choice.empty())
       lines.push_back(fmt::format("{}: {}", text(key), plan->choice));
   return lines;
 }
 
-bool CublasLt::multiply(
-    cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product) {
-  std::unique_ptr<Plan>& plan = plans_[key];
+bool Products::multiply(const ProductKey& key, const Product& product, void* workspace) {
+  const Stream stream = library_->stream;
+  std::unique_ptr<Plan>& plan = library_->plans[key];
   if (!plan) {
-    plan = std::make_unique<Plan>(handle_, key);
-    if (by_time_ && plan->offered.size() > 1)
+    plan = std::make_unique<Plan>(library_->handle, key);
+    if (library_->by_time && plan->offered.size() > 1)
       plan->choose(stream, workspace, product);
   }
   if (plan->offered.empty())
@@ -215,46 +233,8 @@ bool CublasLt::multiply(
   return true;
 }
 
-std::string cublaslt_version() {
+std::pair<std::string, std::string> products_version() {
   const std::size_t version = cublasLtGetVersion();
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return {"cublasLt", fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)};
 }
-
-namespace {
-template <class E>
-inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
-
-/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16
-/// bytes at once.
-std::uint32_t alignment_of(const void* address) {
-  const auto value = reinterpret_cast<std::uintptr_t>(address);
-  std::uint32_t alignment = 256;
-  while (value % alignment != 0)
-    alignment /= 2;
-  return alignment;
-}
-}  // namespace
-
-template <class C, class E>
-bool matmul(
-    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta) {
-  const ProductKey key{.m = static_cast<std::int64_t>(c.extent(0)),
-      .n = static_cast<std::int64_t>(c.extent(1)),
-      .k = static_cast<std::int64_t>(a.matrix.extent(a.transposed ? 0 : 1)),
-      .transposed_a = a.transposed,
-      .transposed_b = b.transposed,
-      .adds = beta != 0,
-      .element = type_of<E>,
-      .result = type_of<C>,
-      .alignment_a = alignment_of(a.matrix.data()),
-      .alignment_b = alignment_of(b.matrix.data()),
-      .alignment_c = alignment_of(c.data())};
-  Queue& queue = queue_of(exec);
-  return queue.products.multiply(queue.stream,
-      queue.workspace.data(),
-      key,
-      {a.matrix.data(), b.matrix.data(), c.data(), beta});
-}
-
-MINITAW_INSTANTIATE_PRODUCT(matmul)
-}  // namespace minitaw::kernels::detail::cuda
+}  // namespace minitaw::kernels::detail::vendor

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The lanes of a CUDA build: streams. Implements what queue.hpp declares for it.
+// The lanes where the device's vendor is known: streams. Implements what queue.hpp declares for it.
 #include <Kokkos_Core.hpp>
 #include <array>
-#include <cuda_runtime_api.h>
-#include <fmt/format.h>
 #include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string_view>
 #include <utility>
 #include <vector>
+#include "base/vendor.hpp"
 #include "engine/queue.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
 namespace {
-/// Checks a return code of the CUDA runtime; a failure throws with the call and CUDA's words.
-inline void check(cudaError_t code, std::string_view call) {
-  if (code == cudaSuccess)
-    return;
-  (void)cudaGetLastError();
-  throw std::runtime_error(
-      fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
-}
+using vendor::check, vendor::Stream;
 
 class Event {
 public:
-  Event() { check(cudaEventCreate(&handle_), "cudaEventCreate"); }
+  Event() { check(MINITAW_VENDOR(EventCreate)(&handle_), "EventCreate"); }
 
   Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
 
@@ -34,16 +24,16 @@ public:
 
   ~Event() {
     if (handle_ != nullptr)
-      (void)cudaEventDestroy(handle_);
+      (void)MINITAW_VENDOR(EventDestroy)(handle_);
   }
 
-  void record(cudaStream_t stream) const {
-    check(cudaEventRecord(handle_, stream), "cudaEventRecord");
+  void record(Stream stream) const {
+    check(MINITAW_VENDOR(EventRecord)(handle_, stream), "EventRecord");
   }
 
   bool is_complete() const {
-    const cudaError_t code = cudaEventQuery(handle_);
-    if (code == cudaErrorNotReady)
+    const MINITAW_VENDOR(Error_t) code = MINITAW_VENDOR(EventQuery)(handle_);
+    if (code == MINITAW_VENDOR(ErrorNotReady))
       return false;
     check(code, "a kernel or copy of this step");
     return true;
@@ -52,14 +42,15 @@ public:
   /// Seconds from `start` to this event; both complete. Resolution about half a microsecond.
   double since(const Event& start) const {
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start.handle_, handle_), "cudaEventElapsedTime");
+    check(MINITAW_VENDOR(EventElapsedTime)(&milliseconds, start.handle_, handle_),
+        "EventElapsedTime");
     return 1e-3 * static_cast<double>(milliseconds);
   }
 
-  cudaEvent_t handle() const { return handle_; }
+  MINITAW_VENDOR(Event_t) handle() const { return handle_; }
 
 private:
-  cudaEvent_t handle_ = nullptr;
+  MINITAW_VENDOR(Event_t) handle_ = nullptr;
 };
 
 /// One stream per lane. Communication goes first: its kernels are short, and others wait for them.
@@ -67,16 +58,17 @@ class Streams {
 public:
   Streams() {
     int lowest = 0, highest = 0;
-    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    check(MINITAW_VENDOR(DeviceGetStreamPriorityRange)(&lowest, &highest),
+        "DeviceGetStreamPriorityRange");
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
-      check(cudaStreamCreateWithPriority(
-                &streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
-          "cudaStreamCreateWithPriority");
+      check(MINITAW_VENDOR(StreamCreateWithPriority)(
+                &streams_[lane], MINITAW_VENDOR(StreamNonBlocking), compute ? lowest : highest),
+          "StreamCreateWithPriority");
       spaces_[lane].emplace(streams_[lane]);
     }
     // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
-    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    check(MINITAW_VENDOR(DeviceSynchronize)(), "DeviceSynchronize");
   }
 
   Streams& operator=(Streams&&) = delete;
@@ -84,19 +76,19 @@ public:
   ~Streams() {
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       spaces_[lane].reset();  // before the stream that it wraps
-      (void)cudaStreamDestroy(streams_[lane]);
+      (void)MINITAW_VENDOR(StreamDestroy)(streams_[lane]);
     }
   }
 
-  cudaStream_t stream(schedule::Lane lane) const {
-    return streams_[static_cast<std::size_t>(lane)];
+  Stream stream(schedule::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
+
+  model::ExecutionSpace space(schedule::Lane lane) const {
+    return *spaces_[static_cast<std::size_t>(lane)];
   }
 
-  Kokkos::Cuda space(schedule::Lane lane) const { return *spaces_[static_cast<std::size_t>(lane)]; }
-
 private:
-  std::array<cudaStream_t, schedule::lanes> streams_{};
-  std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
+  std::array<Stream, schedule::lanes> streams_{};
+  std::array<std::optional<model::ExecutionSpace>, schedule::lanes> spaces_;
 };
 
 /// Returns the streams of this process; made by the first call, destroyed when Kokkos is finalized.
@@ -109,13 +101,12 @@ const Streams& streams() {
   return *made;
 }
 
-/// A lane as a CUDA stream: begin() enqueues, waits are events, and nothing blocks the host.
+/// A lane as a stream: begin() enqueues, waits are events, and nothing blocks the host.
 class StreamQueue final : public Queue {
 public:
   /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own
   /// stream.
-  StreamQueue(
-      cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start)
+  StreamQueue(Stream stream, int units, std::shared_ptr<const Event> start, bool records_start)
       : stream_(stream),
         start_(std::move(start)),
         records_start_(records_start),
@@ -131,12 +122,12 @@ public:
   }
 
   bool may_follow(const Queue& other, int unit) override {
-    auto* const event = static_cast<cudaEvent_t>(other.event(unit));
+    auto* const event = static_cast<MINITAW_VENDOR(Event_t)>(other.event(unit));
     if (event == nullptr)
       return other.is_complete(unit);
     if (other.begun() <= unit)
       return false;  // the event is still that of the last step
-    check(cudaStreamWaitEvent(stream_, event, 0), "cudaStreamWaitEvent");
+    check(MINITAW_VENDOR(StreamWaitEvent)(stream_, event, 0), "StreamWaitEvent");
     return true;
   }
 
@@ -145,7 +136,7 @@ public:
       int unit, const schedule::Action& action, Starter& starter) override {
     begins_[unit].record(stream_);
     comm::Transport::Started none = starter.start(action);
-    check(cudaPeekAtLastError(), "a kernel launch");
+    check(MINITAW_VENDOR(PeekAtLastError)(), "a kernel launch");
     ends_[unit].record(stream_);
     begun_.store(unit + 1, std::memory_order_release);
     return none;
@@ -161,7 +152,7 @@ public:
   }
 
 private:
-  cudaStream_t stream_;
+  Stream stream_;
   std::shared_ptr<const Event> start_;
   bool records_start_;
   std::vector<Event> begins_, ends_;
@@ -173,7 +164,7 @@ model::ExecutionSpace lane_space(schedule::Lane lane) {
 }
 
 void use_device() {
-  check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice");
+  check(MINITAW_VENDOR(SetDevice)(Kokkos::device_id()), "SetDevice");
 }
 
 Queues make_queues(const QueueOptions& options) {
