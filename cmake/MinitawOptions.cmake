@@ -22,6 +22,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarc
   target_compile_options(minitaw_options INTERFACE -Wno-psabi)  # a note on code of GCC 9
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(minitaw_options INTERFACE -Wno-unknown-pragmas)  # GCC's ivdep
+endif()
+
 if(MINITAW_WERROR)
   target_compile_options(minitaw_options INTERFACE -Werror)
 endif()

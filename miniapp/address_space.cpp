@@ -11,7 +11,7 @@
 #include <vector>
 
 // Sanitizers are not ready before the constructors of libraries.
-#define NOT_SANITIZED [[gnu::no_sanitize("address", "thread", "undefined")]]
+#define NOT_SANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 namespace minitaw::app {
 namespace {
@@ -57,7 +57,7 @@ NOT_SANITIZED void watch_libraries(int argc, char** argv, char** environment) {
   setitimer(ITIMER_PROF, &once, nullptr);
 }
 
-[[maybe_unused, gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(
+[[maybe_unused, gnu::section(".preinit_array"), gnu::used]] void (*before_libraries)(
     int, char**, char**) = watch_libraries;
 
 /// After them.

@@ -17,7 +17,7 @@ std::string utc_now() {
 
 std::string utc_text(double seconds) {
   using namespace std::chrono;
-  const sys_time moment{duration<double>(seconds)};
+  const sys_time<duration<double>> moment{duration<double>(seconds)};
   return fmt::format("{:%FT%T}Z", floor<milliseconds>(moment));
 }
 

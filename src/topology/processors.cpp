@@ -24,8 +24,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void read_at_begi
 }
 
 /// Called before the constructors of all libraries; OpenMP's binds threads there.
-[[gnu::used, gnu::section(".preinit_array")]] void (*const first)(
-    int, char**, char**) = read_at_begin;
+[[gnu::used, gnu::section(".preinit_array")]] void (*first)(int, char**, char**) = read_at_begin;
 
 std::vector<int> numbers_of(const Mask& mask) {
   std::vector<int> numbers;

@@ -479,7 +479,7 @@ private:
 };
 }  // namespace
 
-Judgement judge(const Wiring& wiring, const std::vector<Measurement>& measured, double least_loss) {
-  return Judge(wiring, measured, least_loss).judge();
+Judgement judge(const Wiring& wiring, const std::vector<Measurement>& measured, double given) {
+  return Judge(wiring, measured, given).judge();
 }
 }  // namespace minitaw::screen
