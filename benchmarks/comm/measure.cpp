@@ -55,14 +55,12 @@ public:
       const Scopes& scopes,
       const Scope& scope,
       Operation operation,
-      Buffers& buffers,
-      const CommOptions& options)
+      Buffers& buffers)
       : stopwatch_(stopwatch),
         size_(size),
         scope_(scope),
         operation_(operation),
         buffers_(buffers),
-        options_(options),
         rank_(comm::mpi::rank_in(MPI_COMM_WORLD)),
         member_(member_of(scopes, scope, rank_)),
         contents_(size),
@@ -108,7 +106,6 @@ private:
   const Scope& scope_;
   Operation operation_;
   Buffers& buffers_;
-  const CommOptions& options_;
   int rank_;
   Member member_;
   Contents contents_;
@@ -141,7 +138,7 @@ std::vector<Measured> measure(const Size& size,
   for (const Scope& scope : scopes.scopes)
     for (std::size_t o = 0; o < operation_names.size(); ++o) {
       const auto operation = static_cast<Operation>(o);
-      Trial trial(stopwatch, size, scopes, scope, operation, buffers, options);
+      Trial trial(stopwatch, size, scopes, scope, operation, buffers);
       rehearse(trial, ours, raw, options.verify, options.spoil == name_of(operation));
       Measured m{
           size, scope.name, operation, ours.name(), raw == nullptr ? "" : raw->name(), {}, {}};

@@ -230,8 +230,7 @@ TEST_F(Files, DecksThatCannotBeReadAreRefused) {
   for (const auto& [path, says] : {std::pair{write("empty", ""), "is empty"},
            {write("large", std::string(2 << 20, '#')), "larger than 1 MiB"},
            {write("binary", std::string(100, '\0')), "not TOML"}})
-    EXPECT_THAT(test::refusal_of([&path = path] { (void)read_deck(path, {}, planned()); }),
-        HasSubstr(says));
+    EXPECT_THAT(test::refusal_of([&] { (void)read_deck(path, {}, planned()); }), HasSubstr(says));
   const std::string text = "# mine\n" + small;
   EXPECT_EQ(read_deck(write("d.toml", text), {"seq=7"}, planned()).text, text);
 }

@@ -115,10 +115,10 @@ const std::vector<KeptForm> kept_forms = {{"", {0, 2}, {0, 1}},
 /// of copies.
 TEST(Published, WhatIsKeptDoesNotCrossAgain) {
   for (const auto& [options, of_weights, of_gradients] : kept_forms)
-    for_each_equal_grouping([&, &options = options, &a = of_weights, &b = of_gradients](
-                                int ranks, int groups, int n) {
+    for_each_equal_grouping([&](int ranks, int groups, int n) {
       SCOPED_TRACE(options);
-      const int layers = 3, weights = a[0] + n * a[1], gradients = b[0] + n * b[1];
+      const int layers = 3, weights = of_weights[0] + n * of_weights[1],
+                gradients = of_gradients[0] + n * of_gradients[1];
       const Published m("fsdp:hierarchical=on" + options, ranks, groups, n, layers);
       const std::uint64_t moved = (weights + gradients) * layers * m.shard;
       for (int k = 0; k < groups; ++k)
