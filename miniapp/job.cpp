@@ -152,9 +152,8 @@ Site look_around(const JobFlags& flags) {
   if (const std::string overlap = topology::overlap_text(site.ranks, node_cores); !overlap.empty())
     site.remarks.push_back(overlap);
   if (site.device.index >= 0 && topology::runtime_version().empty())
-    site.remarks.push_back(fmt::format("this build knows {} devices by Kokkos alone: products and "
-                                       "attention use no matrix units, and every action ends in a "
-                                       "fence, so that times say little of the device",
+    site.remarks.push_back(fmt::format("{} devices are known by Kokkos alone: no matrix units, a "
+                                       "fence after every action; times say little of them",
         Kokkos::DefaultExecutionSpace::name()));
   site.adapters = MpiJob::on_root(
       [&] { return topology::fewest_adapters(list_of(site.ranks, &topology::RankPlace::site)); });

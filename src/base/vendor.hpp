@@ -36,6 +36,9 @@ inline void check(MINITAW_VENDOR(Error_t) code, std::string_view what) {
       MINITAW_VENDOR(GetErrorName)(code)));
 }
 
+/// MINITAW_CALL(EventRecord, event, stream): throws if it fails, and says what did.
+#define MINITAW_CALL(name, ...) ::minitaw::vendor::check(MINITAW_VENDOR(name)(__VA_ARGS__), #name)
+
 /// The stream of an execution space of Kokkos.
 template <class ExecutionSpace>
 Stream stream_of(const ExecutionSpace& exec) {

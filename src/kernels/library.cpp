@@ -66,27 +66,29 @@ void prepare(const ExecutionSpace& exec) {
 #endif
 }
 
-void choose_by_time([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]] bool on) {
 #ifdef MINITAW_VENDOR
+void choose_by_time(const ExecutionSpace& exec, bool on) {
   detail::vendor::queue_of(exec).products.choose_by_time(on);
-#endif
 }
 
-std::vector<std::string> choices([[maybe_unused]] const ExecutionSpace& exec) {
-#ifdef MINITAW_VENDOR
+std::vector<std::string> choices(const ExecutionSpace& exec) {
   return detail::vendor::queue_of(exec).products.choices();
-#else
-  return {};
-#endif
 }
 
 std::size_t library_bytes() {
-#ifdef MINITAW_VENDOR
   return detail::vendor::workspace_bytes();
-#else
-  return 0;
-#endif
 }
+#else
+void choose_by_time(const ExecutionSpace& /*exec*/, bool /*on*/) {}
+
+std::vector<std::string> choices(const ExecutionSpace& /*exec*/) {
+  return {};
+}
+
+std::size_t library_bytes() {
+  return 0;
+}
+#endif
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   std::vector<std::pair<std::string, std::string>> versions;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fmt/ranges.h>
 #include <hwloc.h>
+#include <map>
 #include <memory>
 #include <ranges>
 #include <set>
@@ -34,12 +35,14 @@ Topology load(const std::string& xml) {
 }
 
 /// Linux has numbers alone for a processor of Arm: its maker and its part.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> arm_names = {{
-    {"0x41 part 0xd0c", "Neoverse-N1"},
-    {"0x41 part 0xd40", "Neoverse-V1"},
-    {"0x41 part 0xd4f", "Neoverse-V2"},
-    {"0x46 part 0x001", "A64FX"},
-}};
+std::string arm_name(const std::string& numbers) {
+  static const std::map<std::string, std::string> names = {{"0x41 part 0xd0c", "Neoverse-N1"},
+      {"0x41 part 0xd40", "Neoverse-V1"},
+      {"0x41 part 0xd4f", "Neoverse-V2"},
+      {"0x46 part 0x001", "A64FX"}};
+  const auto known = names.find(numbers);
+  return known == names.end() ? "ARM implementer " + numbers : known->second;
+}
 
 std::string cpu_text(hwloc_topology_t node) {
   hwloc_obj_t package = hwloc_get_obj_by_type(node, HWLOC_OBJ_PACKAGE, 0);
@@ -53,11 +56,8 @@ std::string cpu_text(hwloc_topology_t node) {
     return counted(hwloc_get_nbobjs_by_type(node, type), word);
   };
   std::string model = info("CPUModel");
-  if (model.empty() && !info("CPUPart").empty()) {
-    const std::string numbers = info("CPUImplementer") + " part " + info("CPUPart");
-    const auto known = std::ranges::find(arm_names, numbers, [](const auto& n) { return n.first; });
-    model = known == arm_names.end() ? "ARM implementer " + numbers : std::string(known->second);
-  }
+  if (model.empty() && !info("CPUPart").empty())
+    model = arm_name(info("CPUImplementer") + " part " + info("CPUPart"));
   return fmt::format("{}, {}, {}, {}",
       model.empty() ? "unknown" : model,
       count(HWLOC_OBJ_PACKAGE, "socket"),

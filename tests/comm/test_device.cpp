@@ -2,6 +2,7 @@
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <Kokkos_Core.hpp>
 #include "base/error.hpp"
+#include "base/vendor.hpp"
 #include "topology/devices.hpp"
 #include "transports.hpp"
 
@@ -99,8 +100,8 @@ bool devices_are_shared() {
 
 /// NCCL's transport with the memory and queues that it works with.
 struct OverNccl {
-  std::vector<Kokkos::Cuda> lanes =
-      Kokkos::Experimental::partition_space(Kokkos::Cuda(), std::vector<int>(schedule::lanes, 1));
+  std::vector<Kokkos::DefaultExecutionSpace> lanes = Kokkos::Experimental::partition_space(
+      Kokkos::DefaultExecutionSpace(), std::vector<int>(schedule::lanes, 1));
   Kokkos::View<unsigned char*> scratch{"scratch", std::size_t{1} << 16};
   std::unique_ptr<Transport> transport;
 
@@ -114,7 +115,7 @@ struct OverNccl {
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
     std::array<nccl::Queue, schedule::lanes> queues{};
     for (std::size_t l = 0; l < queues.size(); ++l)
-      queues[l] = lanes[l].cuda_stream();
+      queues[l] = vendor::stream_of(lanes[l]);
     return queues;
   }
 };

@@ -49,7 +49,7 @@ Queue::Queue(Stream stream)
 
 Queue& queue_of(const ExecutionSpace& exec) {
   // a thread of ours may never have said which device it works on
-  check(MINITAW_VENDOR(SetDevice)(Kokkos::device_id()), "choosing the device");
+  MINITAW_CALL(SetDevice, Kokkos::device_id());
   Queues& all = queues();
   const std::lock_guard lock(all.mutex);
   const Stream stream = minitaw::vendor::stream_of(exec);

@@ -42,30 +42,29 @@ bool Products::multiply(const ProductKey& key, const Product& product, void* wor
   const auto operation = [](bool transposed) {
     return transposed ? rocblas_operation_transpose : rocblas_operation_none;
   };
-  const auto size = [](std::int64_t extent) { return static_cast<rocblas_int>(extent); };
   const rocblas_datatype factors = type_of(key.narrow), result = type_of(key.narrow_result);
   const float alpha = 1;
   check(rocblas_set_workspace(library_->handle, workspace, product_workspace_bytes), "workspace");
   const rocblas_status status = rocblas_gemm_ex(library_->handle,
       operation(key.transposed_b),
       operation(key.transposed_a),
-      size(key.n),
-      size(key.m),
-      size(key.k),
+      key.n,
+      key.m,
+      key.k,
       &alpha,
       product.b,
       factors,
-      size(key.transposed_b ? key.k : key.n),
+      key.transposed_b ? key.k : key.n,
       product.a,
       factors,
-      size(key.transposed_a ? key.m : key.k),
+      key.transposed_a ? key.m : key.k,
       &product.beta,
       product.c,
       result,
-      size(key.n),
+      key.n,
       product.c,
       result,
-      size(key.n),
+      key.n,
       rocblas_datatype_f32_r,
       rocblas_gemm_algo_standard,
       0,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "instruments/predict/rating.hpp"
 #include "machines.hpp"

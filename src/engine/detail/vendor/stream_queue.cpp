@@ -16,7 +16,7 @@ using vendor::check, vendor::Stream;
 
 class Event {
 public:
-  Event() { check(MINITAW_VENDOR(EventCreate)(&handle_), "EventCreate"); }
+  Event() { MINITAW_CALL(EventCreate, &handle_); }
 
   Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
 
@@ -27,9 +27,7 @@ public:
       (void)MINITAW_VENDOR(EventDestroy)(handle_);
   }
 
-  void record(Stream stream) const {
-    check(MINITAW_VENDOR(EventRecord)(handle_, stream), "EventRecord");
-  }
+  void record(Stream stream) const { MINITAW_CALL(EventRecord, handle_, stream); }
 
   bool is_complete() const {
     const MINITAW_VENDOR(Error_t) code = MINITAW_VENDOR(EventQuery)(handle_);
@@ -42,8 +40,7 @@ public:
   /// Seconds from `start` to this event; both complete. Resolution about half a microsecond.
   double since(const Event& start) const {
     float milliseconds = 0;
-    check(MINITAW_VENDOR(EventElapsedTime)(&milliseconds, start.handle_, handle_),
-        "EventElapsedTime");
+    MINITAW_CALL(EventElapsedTime, &milliseconds, start.handle_, handle_);
     return 1e-3 * static_cast<double>(milliseconds);
   }
 
@@ -58,13 +55,13 @@ class Streams {
 public:
   Streams() {
     int lowest = 0, highest = 0;
-    check(MINITAW_VENDOR(DeviceGetStreamPriorityRange)(&lowest, &highest),
-        "DeviceGetStreamPriorityRange");
+    MINITAW_CALL(DeviceGetStreamPriorityRange, &lowest, &highest);
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
-      check(MINITAW_VENDOR(StreamCreateWithPriority)(
-                &streams_[lane], MINITAW_VENDOR(StreamNonBlocking), compute ? lowest : highest),
-          "StreamCreateWithPriority");
+      MINITAW_CALL(StreamCreateWithPriority,
+          &streams_[lane],
+          MINITAW_VENDOR(StreamNonBlocking),
+          compute ? lowest : highest);
       spaces_[lane].emplace(streams_[lane]);
     }
     // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
@@ -80,11 +77,9 @@ public:
     }
   }
 
-  Stream stream(schedule::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
+  Stream stream(schedule::Lane lane) const { return streams_[index_of(lane)]; }
 
-  model::ExecutionSpace space(schedule::Lane lane) const {
-    return *spaces_[static_cast<std::size_t>(lane)];
-  }
+  model::ExecutionSpace space(schedule::Lane lane) const { return *spaces_[index_of(lane)]; }
 
 private:
   std::array<Stream, schedule::lanes> streams_{};
@@ -127,7 +122,7 @@ public:
       return other.is_complete(unit);
     if (other.begun() <= unit)
       return false;  // the event is still that of the last step
-    check(MINITAW_VENDOR(StreamWaitEvent)(stream_, event, 0), "StreamWaitEvent");
+    MINITAW_CALL(StreamWaitEvent, stream_, event, 0);
     return true;
   }
 
@@ -164,7 +159,7 @@ model::ExecutionSpace lane_space(schedule::Lane lane) {
 }
 
 void use_device() {
-  check(MINITAW_VENDOR(SetDevice)(Kokkos::device_id()), "SetDevice");
+  MINITAW_CALL(SetDevice, Kokkos::device_id());
 }
 
 Queues make_queues(const QueueOptions& options) {
