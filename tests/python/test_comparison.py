@@ -294,9 +294,7 @@ def test_a_run_that_failed_takes_its_pair_along():
 
 def test_another_program_is_noted():
     """Of any session of any file."""
-    names = (
-        "version git_hash build_type compiler compiler_flags kokkos mpi nccl cuda driver".split()
-    )
+    names = "version git_hash build_type compiler compiler_flags kokkos mpi nccl driver".split()
     base, new = ([file_of(measured()) for _ in range(2)] for _ in range(2))
     new[1].file[0].sessions.append(dict.fromkeys(names, "two") | dict(libraries=["a"]))
     notes = [f"{name} = none -> two" for name in names] + ["libraries = none -> a"]
