@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # How every target is compiled.
 add_library(minitaw_options INTERFACE)
+set(minitaw_arm OFF)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(minitaw_arm ON)
+endif()
 target_compile_features(minitaw_options INTERFACE cxx_std_20)
 target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wshadow)
 if(MINITAW_DEVICE)
@@ -18,7 +22,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT Kokkos_ENABLE_CUDA)
   target_compile_options(minitaw_options INTERFACE --param=ggc-min-heapsize=524288)
 endif()
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND minitaw_arm)
   target_compile_options(minitaw_options INTERFACE -Wno-psabi)  # a note on code of GCC 9
 endif()
 
@@ -33,7 +37,7 @@ endif()
 if(MINITAW_NATIVE)
   include(CheckCXXCompilerFlag)
   set(native -march=native)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  if(minitaw_arm)
     set(native -mcpu=native)  # its instructions and its timing; on x86, -march is both
   endif()
   check_cxx_compiler_flag(${native} minitaw_native)
@@ -71,7 +75,7 @@ if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
     set(minitaw_cold_options -O1)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(minitaw_cold_options -O1 -mvzeroupper -munroll-only-small-loops)
-  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
+  elseif(minitaw_arm AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
     set(minitaw_cold_options -O1 -mearly-ra=all)
   endif()
 endif()

@@ -47,13 +47,13 @@ std::uint64_t communicator_bytes(const MpiJob& mpi) {
   return static_cast<std::uint64_t>(comm::mpi::largest(static_cast<double>(mine), MPI_COMM_WORLD));
 }
 
-/// What each rank finds free, on its device or else its node; on rank 0. Throws InputError where
+/// What each rank finds free, on its device or else its node; on rank 0. Every rank throws where
 /// nobody says what a device has.
 std::vector<topology::FreeMemory> free_memory(const JobFlags& flags) {
   const auto device = topology::device_memory();
   if (!kernels::on_host && !device && !flags.memory)
     throw harness::AgreedError(harness::AgreedError::Cause::input,
-        "this build cannot ask how much memory a device has: say it, as in --memory 60G");
+        "this build cannot ask how much memory a device has: say it by --memory 60G");
   const auto mine = device ? topology::FreeMemory{device->free} : topology::available_memory();
   const auto bytes = comm::mpi::gather(mine.bytes, MPI_COMM_WORLD, "gathering free memory");
   const auto limits = comm::mpi::gather_lists(mine.limit, MPI_COMM_WORLD, "gathering its limits");

@@ -126,9 +126,8 @@ Site look_around(const JobFlags& flags) {
 
   // 5. What rank 0 tells.
   const std::vector<std::string> cpus = gather(mine.cpu), adapters = gather(mine.adapters);
-  const std::vector<std::string> units =
-      gather(site.device.index < 0 ? "host, " + counted(site.threads, "thread")
-                                   : topology::text_of(site.device));
+  const std::vector<std::string> units = gather(
+      site.device.index < 0 ? "host, " + counted(site.threads, "thread") : text_of(site.device));
   const std::vector<std::vector<int>> cores =
       comm::mpi::gather_lists(place.cores, MPI_COMM_WORLD, "gathering cores of ranks");
   const std::vector<int> threads =

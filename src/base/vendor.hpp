@@ -19,11 +19,6 @@
 #ifdef MINITAW_VENDOR
 namespace minitaw::vendor {
 using Stream = MINITAW_VENDOR(Stream_t);
-#ifdef MINITAW_CUDA
-using DeviceProperties = cudaDeviceProp;
-#else
-using DeviceProperties = hipDeviceProp_t;
-#endif
 
 /// Throws std::runtime_error "what: the runtime's own words" unless `code` is success.
 inline void check(MINITAW_VENDOR(Error_t) code, std::string_view what) {
@@ -42,11 +37,7 @@ inline void check(MINITAW_VENDOR(Error_t) code, std::string_view what) {
 /// The stream of an execution space of Kokkos.
 template <class ExecutionSpace>
 Stream stream_of(const ExecutionSpace& exec) {
-#ifdef MINITAW_CUDA
-  return exec.cuda_stream();
-#else
-  return exec.hip_stream();
-#endif
+  return exec.MINITAW_VENDOR(_stream)();  // cuda_stream() or hip_stream()
 }
 }  // namespace minitaw::vendor
 #endif

@@ -95,8 +95,10 @@ void require(MINITAW_VENDOR(Error_t) code, const char* call) {
 }
 
 #ifdef MINITAW_CUDA
+using Properties = cudaDeviceProp;
+
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
-std::string identity_of(int /*index*/, const cudaDeviceProp& properties) {
+std::string identity_of(int /*index*/, const Properties& properties) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10)
@@ -110,8 +112,10 @@ std::string version_of(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 #else
+using Properties = hipDeviceProp_t;
+
 /// The place on the bus: parts of an AMD device (partitions) have one UUID.
-std::string identity_of(int index, const hipDeviceProp_t& /*properties*/) {
+std::string identity_of(int index, const Properties& /*properties*/) {
   std::array<char, 32> place{};
   require(hipDeviceGetPCIBusId(place.data(), place.size(), index), "asking for a device's place");
   return fmt::format("PCI {}", place.data());
@@ -136,7 +140,7 @@ std::vector<Device> visible_devices() {
   int count = 0;
   require(MINITAW_VENDOR(GetDeviceCount)(&count), "counting the devices");  // none is an error
   for (int index = 0; index < count; ++index) {
-    vendor::DeviceProperties properties{};
+    Properties properties{};
     require(MINITAW_VENDOR(GetDeviceProperties)(&properties, index),
         "asking for a device's properties");
     devices.push_back(

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-/// Memory is measured here and nowhere else: what is free, and what a process and its cases take.
-/// Sizes are bytes.
+/// Memory is measured here: what is free, and what a process and its cases take; of a device by
+/// device_memory(). Sizes are bytes.
 namespace minitaw::topology {
 /// Bytes that a process may still take.
 struct FreeMemory {

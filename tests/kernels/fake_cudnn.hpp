@@ -20,8 +20,6 @@
 using cudaError_t = int;
 using cudaStream_t = struct FakeStream*;
 
-struct cudaDeviceProp;
-
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor };
 
 inline constexpr cudaError_t cudaSuccess = 0;

@@ -21,6 +21,16 @@ Queues& queues() {
   static Queues all;
   return all;
 }
+
+/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16
+/// bytes at once.
+std::uint32_t alignment_of(const void* address) {
+  const auto value = reinterpret_cast<std::uintptr_t>(address);
+  std::uint32_t alignment = 256;
+  while (value % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
 }  // namespace
 
 /// Kokkos keeps 128 bytes of its own before what it hands out.
@@ -49,7 +59,8 @@ Queue::Queue(Stream stream)
 
 Queue& queue_of(const ExecutionSpace& exec) {
   // a thread of ours may never have said which device it works on
-  MINITAW_CALL(SetDevice, Kokkos::device_id());
+  static const int device = Kokkos::device_id();
+  MINITAW_CALL(SetDevice, device);
   Queues& all = queues();
   const std::lock_guard lock(all.mutex);
   const Stream stream = minitaw::vendor::stream_of(exec);
@@ -68,18 +79,6 @@ std::size_t workspace_bytes() {
       bytes += queue->workspace.bytes();
   return bytes;
 }
-
-namespace {
-/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16
-/// bytes at once.
-std::uint32_t alignment_of(const void* address) {
-  const auto value = reinterpret_cast<std::uintptr_t>(address);
-  std::uint32_t alignment = 256;
-  while (value % alignment != 0)
-    alignment /= 2;
-  return alignment;
-}
-}  // namespace
 
 template <class C, class E>
 bool matmul(

@@ -18,13 +18,14 @@ rocblas_datatype type_of(bool narrow) {
 
 struct Products::Library {
   rocblas_handle handle = nullptr;
+  void* workspace = nullptr;  ///< that the library has been given
 };
 
 /// Sums without atomics, which have no order.
 Products::Products(Stream stream) : library_(new Library) {
   check(rocblas_create_handle(&library_->handle), "starting the library");
   check(rocblas_set_stream(library_->handle, stream), "choosing a stream");
-  check(rocblas_set_atomics_mode(library_->handle, rocblas_atomics_not_allowed), "no atomics");
+  check(rocblas_set_atomics_mode(library_->handle, rocblas_atomics_not_allowed), "atomics");
 }
 
 Products::~Products() {
@@ -44,7 +45,9 @@ bool Products::multiply(const ProductKey& key, const Product& product, void* wor
   };
   const rocblas_datatype factors = type_of(key.narrow), result = type_of(key.narrow_result);
   const float alpha = 1;
-  check(rocblas_set_workspace(library_->handle, workspace, product_workspace_bytes), "workspace");
+  if (workspace != library_->workspace)
+    check(rocblas_set_workspace(library_->handle, workspace, product_workspace_bytes), "workspace");
+  library_->workspace = workspace;
   const rocblas_status status = rocblas_gemm_ex(library_->handle,
       operation(key.transposed_b),
       operation(key.transposed_a),
