@@ -50,21 +50,23 @@ def lead_of(of_place):
     return first / second - 1
 
 
-def cell_text(of_place):
-    """The two fastest and their rates."""
-    said = [f"{row['family']} {float(row['tokens_per_s_gpu']):.0f}" for row in of_place[:2]]
-    return ", ".join(said) or "-"
+def cell_of_rivals(of_places):
+    """In how many places a family is first; and TawPipe close to FSDP or ahead, where both fit."""
+    rates = [{row["family"]: float(row["tokens_per_s_gpu"]) for row in of} for of in of_places]
+    firsts = [next(iter(place)) for place in rates]  # WeiPipe never is
+    both = [place for place in rates if {"FSDP", "TawPipe"} <= {*place}]
+    close = sum(place["TawPipe"] >= (1 - CLOSE) * place["FSDP"] for place in both)
+    counts = ", ".join(str(firsts.count(name)) for name in ("FSDP", "TawPipe", "pipeline"))
+    return f"{counts} ({close}/{len(both)})"
 
 
 def print_rivals(rows):
-    found = ranking(rows)
     print("# docs/long.md\n\n## Predicted: who is fastest where\n")
+    lines, found = [], ranking(rows).items()
     for model in MODELS:
-        lines = []
-        for nodes, seq in itertools.product(NODES, LENGTHS):
-            cells = [cell_text(found.get((model, nodes, seq, gbits), [])) for gbits in GBITS]
-            lines.append([f"{nodes} nodes, {count_text(seq)}", *cells])
-        print_table([f"{model} parameters", *(f"{gbits} Gbit/s" for gbits in GBITS)], lines)
+        at = [[of for place, of in found if (place[0], place[3]) == (model, g)] for g in GBITS]
+        lines.append([model, *map(cell_of_rivals, at)])
+    print_table(["model", *(f"{gbits} Gbit/s" for gbits in GBITS)], lines)
 
 
 def draw_cell(axes, x, y, of_place):
@@ -138,11 +140,7 @@ def tables(options):
 def main():
     parser = parser_of(__doc__)
     verbs = parser.add_subparsers(required=True)
-    for verb, work in (
-        ("predict", predict_all),
-        ("tables", tables),
-        ("picture", picture),
-    ):
+    for verb, work in (("predict", predict_all), ("tables", tables), ("picture", picture)):
         words = verbs.add_parser(verb)
         words.set_defaults(work=work)
         if work == picture:

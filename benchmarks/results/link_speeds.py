@@ -34,7 +34,8 @@ UNSHAPED = "unshaped"
 RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", UNSHAPED]
 KEEPS = ("fetch=step", "reduce=group", "reshard=group")  # options that keep all in the group
 ABLATIONS = ("tawpipe:gwps=off", "tawpipe:dbs=off", "tawpipe:cco=off")
-LEFT_OUT = {*ABLATIONS, "zb2"}  # of the picture: ZB-H2 lies on ZB-H1
+LEFT_OUT = {*ABLATIONS, "zb2"}  # of tables and the picture: ZB-H2 lies on ZB-H1
+PRINTED = ["100mbit", "1gbit"]  # the picture has all rates
 COLUMNS = ("started", "schedule", "ranks", "replicas", "context", "seq", "median_s",
            "tokens_per_s", "bytes_inside", "memory_measured", "verdict")  # fmt: skip
 MEGA = 1e6
@@ -191,14 +192,14 @@ def print_links(rows):
     print("# docs/performance.md\n\n## Slow links between nodes\n")
     for nodes in in_order(rows, "nodes"):
         here = [row | {"name": name_of(row)} for row in rows if row["nodes"] == nodes]
+        here = [r for r in here if r["rate"] in PRINTED and r["schedule"] not in LEFT_OUT]
         found = by(here, "name", "rate")
-        rates = sorted(in_order(here, "rate"), key=bits_of)
         bytes_of = {row["name"]: number(row, "bytes_between") for row in here}
         lines = []
         for name in sorted(bytes_of, key=lambda name: (bytes_of[name], name.replace("`", ""))):
-            cells = [cell_of_links(found.get((name, rate))) for rate in rates]
+            cells = [cell_of_links(found.get((name, rate))) for rate in PRINTED]
             lines.append([name, f"{bytes_of[name] / MIB:.1f}", *cells])
-        head = [f"{nodes} nodes of 2 ranks", "between nodes, MiB", *map(rate_text, rates)]
+        head = [f"{nodes} nodes of 2 ranks", "between nodes, MiB", *map(rate_text, PRINTED)]
         print_table(head, lines)
     print_ablations(rows)
 
@@ -221,29 +222,20 @@ def print_ablations(rows):
 
 
 def print_long(rows):
-    """For each length and schedule: one rank a sequence, two, and the ratio of the steps."""
+    """For each link and length: the step of two ranks a sequence, and its speed-up over one."""
     print("# docs/long.md\n\n## Measured: two nodes\n")
-    found = by(rows, "seq", "schedule", "rate", "context")
-    rates, lines = in_order(rows, "rate"), []
-    lengths = sorted(in_order(rows, "seq"), key=int)
-    for seq, schedule in itertools.product(lengths, in_order(rows, "schedule")):
-        cells, pair = [], []
-        for rate in rates:
-            here = [found.get((seq, schedule, rate, n)) for n in ("1", "2")]
-            if not all(here):
-                cells += ["-"] * 3
-                continue
-            pair = here
-            ratio = number(pair[0], "median_s") / number(pair[1], "median_s")
-            cells += [*map(step_text, pair), f"{ratio:.2f}"]
-        if pair:
-            for name in ("bytes_between", "bytes_inside", "memory_measured"):
-                cells.append(" / ".join(f"{number(row, name) / MIB:.1f}" for row in pair))
-            lines.append([count_text(int(seq)), f"`{schedule}`", *cells])
-    head = ["S", "schedule"]
-    for speed in map(rate_text, rates):
-        head += [f"{speed}: n = 1, s", f"{speed}: n = 2, s", f"{speed}: rate"]
-    print_table([*head, "between, MiB", "inside, MiB", "memory, MiB"], lines)
+    found = by(rows, "rate", "seq", "schedule", "context")
+    schedules, lines = in_order(rows, "schedule"), []
+    for rate, seq in sorted(by(rows, "rate", "seq"), key=lambda at: (bits_of(at[0]), int(at[1]))):
+        cells = []
+        for schedule in schedules:
+            pair = [found.get((rate, seq, schedule, n)) for n in ("1", "2")]
+            cells.append("-")
+            if all(pair):
+                ratio = number(pair[0], "median_s") / number(pair[1], "median_s")
+                cells[-1] = f"{step_text(pair[1])} ({ratio:.2f})"
+        lines.append([rate_text(rate), count_text(int(seq)), *cells])
+    print_table(["links", "S", *(f"`{schedule}`" for schedule in schedules)], lines)
 
 
 def print_slices(rows):
@@ -257,7 +249,7 @@ def print_slices(rows):
         memory = number(here[-1], "memory_measured") / MIB
         lines.append([f"`{schedule}`", *map(step_text, here), f"{memory:.1f}"])
     head = [
-        f"{ranks} nodes, {rate_text(rate)}, {count_text(int(seq))}: s"
+        f"{ranks} nodes, {rate_text(rate)}, {count_text(int(seq))}"
         for ranks, rate, seq in places
     ]
     print_table(["schedule", *head, "memory, MiB"], lines)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers of docs/paper.md, and the plan in docs/plan.md: their tables and some of
-their sentences, as they stand there.
+"""The predicted numbers of docs/paper.md (`tables`, two minutes) and the plan in docs/plan.md
+(`plan`): their tables and some of their sentences, as they stand there.
 
-    scripts/env benchmarks/results/paper.py [--fit]
+    scripts/env benchmarks/results/paper.py [tables|plan|fit]
 
---fit also prints the constants that come closest to the published rates of TawPipe and WeiPipe
-(minutes).
+`fit` prints the constants of inputs/machines/tawpipe-paper.toml that come closest to the published
+rates of TawPipe and WeiPipe (minutes).
 """
 
 import functools
@@ -32,7 +32,7 @@ GB = 1e9
 GIB = 2**30
 K = 1024
 CLOSE = 0.1  # relative error of what counts as near
-RUNS = 7  # of each case, warm-up and all, in the order of docs/paper.md
+RUNS = 7  # steps of each case, warm-up and all
 
 METHODS = {
     "1F1B": "1f1b:blocking=on",
@@ -56,11 +56,12 @@ ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
 WIDTHS = (1024, 2048, 4096)
 # Micro-batches of 64K tokens that are 1536 sequences of the table, by their length (K).
 MICRO_BATCHES = {4: 96, 8: 192, 16: 384}
-UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
-BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
+BASELINES = ("1f1b", "fsdp", "fsdp:hierarchical=on", "tawpipe")
 SLICED = ("1f1b:slices=8", "zb1:slices=8")
+ZERO_BUBBLE = ("zb1", "zb2")
+SCALED = ("1f1b", "fsdp", "fsdp:hierarchical=on", "weipipe", "tawpipe")
+GROUPED = ("tawpipe", "tawpipe:dbs=off")
 FSDP_READINGS = (
-    ("fsdp:hierarchical=on:prefetch=0",),
     ("fsdp:prefetch=0",),
     ("fsdp",),
     ("fsdp:prefetch=0", "recompute=none"),
@@ -72,43 +73,19 @@ class Change:
     """Something that may load the adapters more."""
 
     title: str
-    schedules: list
+    schedule: str
     machine: tuple = ()
 
 
-TWO_MESSAGES = ("between.messages=2",)
-EARLY = ["tawpipe:prefetch=4:grad_ticks=6"]
+EARLY = "tawpipe:prefetch=4:grad_ticks=6"
 BOTTLENECK = [
-    Change("TawPipe", ["tawpipe"]),
-    Change("`prefetch=4:grad_ticks=6`", EARLY),
-    Change("`rails=2`, `rails=8` with one adapter", ["tawpipe:rails=2", "tawpipe:rails=8"]),
-    Change("two messages of a lane at once (`between.messages = 2`)", ["tawpipe"], TWO_MESSAGES),
-    Change("two messages, `prefetch=4:grad_ticks=6`", EARLY, TWO_MESSAGES),
-    Change("hierarchical FSDP", ["fsdp:hierarchical=on"]),
+    Change("TawPipe", "tawpipe"),
+    Change("`prefetch=4:grad_ticks=6`, `between.messages=2`", EARLY, ("between.messages=2",)),
+    Change("hierarchical FSDP", "fsdp:hierarchical=on"),
 ]
-WEIGHT_PASSING = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
-EXPERIMENTS = {  # title: deck, and of each of its lines settings, and changes of the machine
-    "between nodes, Gbit/s": (
-        "groups",
-        {
-            f"{rate:g}": (
-                ("groups=3", "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off"),
-                (f"between.rate={0.94 * rate} Gbit/s",),
-            )
-            for rate in (1, 2.5, 5, 10, 25, 100)
-        },
-    ),
-    "inside nodes, Gbit/s": (
-        "groups",
-        {
-            f"{rate}": (
-                ("groups=3", "hidden=4096", WEIGHT_PASSING),
-                (f"inside.rate={rate} Gbit/s",),
-            )
-            for rate in (10, 20, 30, 50, 1200)
-        },
-    ),
-}
+LINKS = (1, 2.5, 5, 10, 100)  # Gbit/s between nodes
+INSIDE = (10, 1200)
+LINKED = ("fsdp:hierarchical=on", "tawpipe")
 CONSTANTS = {
     "device.bf16.products": "TFLOP/s",
     "device.bf16.attention": "TFLOP/s",
@@ -142,14 +119,18 @@ class Paper:
         return [self.case(deck, name, settings, hidden=hidden, seq=seq * K) for name in schedules]
 
     def beside(self, kind, published, predicted):
-        """ "published / predicted (error)", which counts among the errors of its kind."""
-        self.errors.setdefault(kind, []).append(predicted / published - 1)
+        """ "published / predicted (error in %)", which counts among the errors of its kind."""
+        self.add_error(kind, published, predicted)
         digits = 0 if predicted >= 500 else 1
-        return f"{published:g} / {predicted:.{digits}f} ({percent(predicted, published)})"
+        return f"{published:g} / {predicted:.{digits}f} ({gain(predicted, published):+})"
+
+    def add_error(self, kind, published, predicted):
+        self.errors.setdefault(kind, []).append(predicted / published - 1)
 
     def close(self, kind):
         errors = self.errors[kind]
-        return f"{sum(abs(error) <= CLOSE for error in errors)} of {len(errors)}"
+        close = sum(abs(error) <= CLOSE for error in errors)
+        return f"- {close} of {len(errors)} {kind} are within 10 %\n"
 
 
 def of_length(seq):
@@ -157,8 +138,9 @@ def of_length(seq):
     return () if seq == 16 else (f"seq={seq}K", f"micro_batches={MICRO_BATCHES[seq]}")
 
 
-def percent(value, base):
-    return f"{100 * (value / base - 1):+.0f} %"
+def gain(value, base):
+    """In whole percent."""
+    return round(100 * (value / base - 1))
 
 
 def share_text(share, digits=0):
@@ -174,27 +156,12 @@ def key_of(case):
 
 
 def rate_text(case):
-    if not case["fits"]:
-        return f"does not fit: {memory_of(case):.0f} GB"
     return f"{rate_of(case):.0f}"
 
 
 def rate_and_overlap(case):
-    overlap = f" ({share_text(case['overlap'])})" if case["fits"] else ""
-    return rate_text(case) + overlap
-
-
-def print_pivot(cases, key):
-    """A row for each value of a setting, a column for each schedule."""
-    lines = {}
-    for case in cases:
-        value = case["settings"][key]
-        if key == "groups":
-            value = str(value.count("+") + 1)
-        lines.setdefault(value, {})[case["settings"]["schedule"]] = rate_and_overlap(case)
-    names = next(iter(lines.values()))
-    rows = [[value, *line.values()] for value, line in lines.items()]
-    print_table([key, *(f"`{name}`" for name in names)], rows)
+    """Of transfer time, how many percent the rank computes."""
+    return f"{rate_text(case)} ({100 * case['overlap']:.0f})"
 
 
 # The constants of the machine.
@@ -243,8 +210,8 @@ def ablation_gains(page, name):
     gains = []
     for hidden in WIDTHS:
         full, without = map(rate_of, page.row("ablations", hidden, 16, ("tawpipe", name)))
-        gains.append(round(100 * (full / without - 1)))
-    return f"{', '.join(map(str, gains))} %"
+        gains.append(str(gain(full, without)))
+    return ", ".join(gains)
 
 
 def claims_on_speed(page):
@@ -252,66 +219,54 @@ def claims_on_speed(page):
     others = (*METHODS.values(), "fsdp", "fsdp:hierarchical=on")
     cases = page.row("table", 4096, 16, others)
     pipeline, fsdp, weipipe, _, prefetching, hierarchical = (
-        percent(tawpipe, rate_of(case)) for case in cases
+        gain(tawpipe, rate_of(case)) for case in cases
     )
     yield (
-        "faster than FSDP",
-        f"{fsdp} over FSDP without prefetch, {prefetching} with it, {hierarchical} against "
-        "hierarchical FSDP",
+        "lead over FSDP, %",
+        f"{fsdp} without prefetch, {prefetching} with it, {hierarchical} over hierarchical FSDP",
     )
-    yield "faster than WeiPipe", weipipe
-    yield "faster than 1F1B", pipeline
-    yield "grouping (GWPS) gains", ablation_gains(page, "tawpipe:gwps=off")
-    yield "overlap (CCO) gains", ablation_gains(page, "tawpipe:cco=off")
+    yield "lead over WeiPipe, %", weipipe
+    yield "lead over 1F1B, %", pipeline
+    yield "gain of grouping (GWPS), %", ablation_gains(page, "tawpipe:gwps=off")
+    yield "gain of overlap (CCO), %", ablation_gains(page, "tawpipe:cco=off")
 
 
 def claims_on_memory(page):
     plans = page.plan("ablations", "schedule=tawpipe,tawpipe:dbs=off", "hidden=1024")
     slots = sorted({plan["slots"]["w"] for plan in plans})
     yield (
-        "device-bound storage halves weight buffers",
-        f"{' or '.join(map(str, slots))} weight slots on a rank with it and without it",
+        "weight buffers with device-bound storage",
+        f"{' or '.join(map(str, slots))} slots, as without it",
     )
-    pipeline, fsdp, weipipe, tawpipe = (
-        f"{memory_of(case):.1f}" for case in page.row("table", 4096, 16, METHODS.values())
-    )
-    yield "memory is modest", f"{tawpipe} GB, WeiPipe {weipipe}, FSDP {fsdp}; 1F1B {pipeline}"
-    first, second = map(memory_of, page.row("table", 4096, 16, ("zb1", "zb2")))
-    yield "zero bubble runs out of memory at H = 4096", f"{first:.0f} and {second:.0f} GB of 80"
+    first, second = map(memory_of, page.row("table", 4096, 16, ZERO_BUBBLE))
+    yield "zero bubble at H = 4096", f"{first:.0f}, {second:.0f} of 80 GB"
 
 
 def claims_on_order(page):
     plans = page.plan("table", "schedule=tawpipe,weipipe", "hidden=1024")
     tawpipe, weipipe = (plan["bytes_per_step"]["between"]["total"] / GB for plan in plans)
     yield (
-        "bytes of a block, 36 H^2 in WeiPipe, 24 H^2 in TawPipe",
-        f"{tawpipe:.1f} / {weipipe:.1f} GB a step between nodes: {tawpipe / weipipe:.2f}",
+        "bytes between nodes over WeiPipe's",
+        f"{tawpipe:.1f} / {weipipe:.1f} GB: {tawpipe / weipipe:.2f}",
     )
     ticks = plans[0]["ticks"]["total"]
-    idle = ticks - plans[0]["ticks"]["computing_per_rank"][0]
-    yield (
-        "bubble ((D-1)P+N)/((3N+D-1)P+N), N = 16",
-        f"{idle} of {ticks} ticks: {share_text(idle / ticks, 1)}",
-    )
+    idle = 1 - plans[0]["ticks"]["computing_per_rank"][0] / ticks
+    yield "bubble ((D-1)P+N)/((3N+D-1)P+N), N = 16", share_text(idle, 1)
     kernels = page.case("table", "tawpipe", hidden=1024, seq=16 * K)
     data = kernels["adapter_busy"] * kernels["step_s"]
     yield (
-        "least time in NCCL kernels",
-        f"{data:.0f} s for the data; {kernels['transfer_s']:.0f} s if kernels wait for them",
+        "time in NCCL kernels, s",
+        f"{data:.0f} for the data, {kernels['transfer_s']:.0f} with waits",
     )
 
 
 def claims_on_scaling(page):
     few, many = (rate_of(page.case("weak-scaling", "tawpipe", ranks=n)) for n in (8, 24))
-    yield "near-linear weak scaling, 8 to 24", share_text(many / few)
-    names = ("tawpipe", "weipipe", "fsdp", "fsdp:hierarchical=on")
+    yield "weak scaling, 8 to 24 GPUs", share_text(many / few)
+    names = ("tawpipe", "fsdp:hierarchical=on")
     cases = [page.case("strong-scaling", name, ranks=24) for name in names]
-    tawpipe, weipipe, fsdp, hierarchical = (f"{rate_of(case):.0f}" for case in cases)
-    yield (
-        "best strong scaling, 8 to 24",
-        f"{tawpipe} token/s a GPU; WeiPipe {weipipe}, FSDP {fsdp}, hierarchical FSDP "
-        f"{hierarchical}",
-    )
+    tawpipe, hierarchical = (f"{rate_of(case):.0f}" for case in cases)
+    yield "strong scaling, 8 to 24 GPUs", f"{tawpipe}, hierarchical FSDP {hierarchical}"
 
 
 def claims(page):
@@ -335,13 +290,13 @@ def every_case(page, deck):
 
 def hours(page):
     """What each part of the page takes on 24 GPUs."""
-    for number, decks in enumerate(ORDER, 1):
+    for decks in ORDER:
         cases = [case for deck in decks for case in every_case(page, deck)]
         steps = [case["step_s"] for case in cases if case["fits"]]
         rest = len(cases) - len(steps)
         count = f"{len(steps)}, and {rest} that do not fit" if rest else str(len(steps))
         every, longest = (RUNS * seconds / 3600 for seconds in (sum(steps), max(steps)))
-        yield str(number), count, f"{every:.0f}", f"{longest:.1f}"
+        yield ", ".join(f"`{deck}.toml`" for deck in decks), count, f"{every:.0f}", f"{longest:.1f}"
 
 
 def print_throughput(page):
@@ -350,43 +305,40 @@ def print_throughput(page):
         pairs = zip(published, page.row("table", hidden, seq, METHODS.values()))
         cells = [page.beside("rates", rate, rate_of(case)) for rate, case in pairs]
         rows.append([f"{hidden}, {seq}K", *cells])
-    for hidden, seq in UNPUBLISHED:
-        cases = page.row("table", hidden, seq, METHODS.values())
-        rows.append([f"{hidden}, {seq}K", *(f"- / {rate_text(case)}" for case in cases)])
     pairs = zip(PUBLISHED_MEMORY, page.row("table", 4096, 16, METHODS.values()))
     memory = [page.beside("memory", size, memory_of(case)) for size, case in pairs]
     print_table(("H, S", *METHODS), [*rows, ["memory at 4096, 16K, GB", *memory]])
-    print(f"- {page.close('rates')} rates are within 10 %\n")
+    print(page.close("rates"))
 
 
 def print_readings(page):
-    """What FSDP of the paper may be: error of its rates, and memory."""
-    rows = []
+    """What else FSDP of the paper may be: errors of its rates, and the most memory of the last."""
     for name, *settings in FSDP_READINGS:
-        row = [", ".join(f"`{text}`" for text in (name, *settings))]
-        memory = []
+        errors, memory = [], []
         for (hidden, seq), published in PUBLISHED.items():
             sizes = f"schedule={name}", f"hidden={hidden}"
             (case,) = page.row("table", hidden, seq, [name], *sizes, *settings)
-            row.append(percent(rate_of(case), published[1]))
-            memory.append(f"{memory_of(case):.1f}")
-        rows.append([*row, memory[0]])
-    sizes = [f"{hidden}, {seq}K" for hidden, seq in PUBLISHED]
-    print_table(("FSDP is", *sizes, "memory at 4096, 16K, GB"), rows)
+            errors.append(gain(rate_of(case), published[1]))
+            memory.append(memory_of(case))
+        title = " with ".join(f"`{text}`" for text in (name, *settings))
+        print(f"- {title} {min(errors):+} to {max(errors):+} %")
+    print(f"- {max(memory):.1f} GB at H = 4096\n")
 
 
 def print_ablations(page):
+    names = {**ABLATIONS, "tawpipe:dbs=off": ("-",) * len(WIDTHS)}
     rows = []
     for i, hidden in enumerate(WIDTHS):
         row = [str(hidden)]
-        cases = page.row("ablations", hidden, 16, ABLATIONS)
-        for (name, published), case in zip(ABLATIONS.items(), cases):
-            kind = "ablations" if ":" in name else "TawPipe again"
-            row.append(page.beside(kind, published[i], rate_of(case)))
+        for case in page.row("ablations", hidden, 16, names):
+            name = case["settings"]["schedule"]
+            published = names[name][i]
+            if name in ABLATIONS and ":" in name:
+                page.add_error("ablations", published, rate_of(case))
+            row.append(f"{published} / {rate_and_overlap(case)}")
         rows.append(row)
-    print_table(["hidden", *(f"`{name}`" for name in ABLATIONS)], rows)
-    print(f"- {page.close('ablations')} cells are within 10 %\n")
-    print_pivot(page.cases("ablations"), "hidden")
+    print_table(["H", *(f"`{name}`" for name in names)], rows)
+    print(page.close("ablations"))
 
 
 def print_kernels(page):
@@ -399,36 +351,74 @@ def print_kernels(page):
 
 
 def print_baselines(page):
-    rows, idle = [], []
+    rows, idle, sizes = [], [], []
     for hidden, seq in PUBLISHED:
         cases = page.row("table", hidden, seq, BASELINES)
         cases += page.row("table", hidden, seq, SLICED, "schedule=" + ",".join(SLICED))
         rows.append([f"{hidden}, {seq}K", *map(rate_text, cases)])
         plans = page.plan("table", "schedule=1f1b", f"hidden={hidden}", *of_length(seq))
         idle += [100 * plan["idle"]["share"] for plan in plans]
+        sizes.append([*map(memory_of, page.row("table", hidden, seq, ZERO_BUBBLE))])
     print_table(("H, S", *(f"`{name}`" for name in (*BASELINES, *SLICED))), rows)
-    print(f"- 1F1B idles for {min(idle):.0f} to {max(idle):.0f} %\n")
+    print(f"- idles for {min(idle):.0f} to {max(idle):.0f} %")
+    first, second = (f"{min(found):.0f} to {max(found):.0f} GB" for found in zip(*sizes))
+    print(f"- `zb1` needs {first}, `zb2` {second}")
+    print()
 
 
 def bottleneck(page):
     """TawPipe with its adapters as bottleneck, and what would load them more."""
     sizes = ("hidden=1024", "seq=8K", "micro_batch=4", "micro_batches=96")
     for change in BOTTLENECK:
-        schedules = "schedule=" + ",".join(change.schedules)
         machine = ["between.rate=6 Gbit/s", *change.machine]
-        cases = page.predict("table", schedules, *sizes, changes=machine)
-        steps = ", ".join(f"{case['step_s']:.1f}" for case in cases)
-        yield change.title, steps, share_text(cases[0]["adapter_busy"])
+        settings = f"schedule={change.schedule}", *sizes
+        (case,) = page.predict("table", *settings, changes=machine)
+        yield change.title, f"{case['step_s']:.1f}", share_text(case["adapter_busy"])
 
 
-def print_experiments(page):
-    for title, (deck, lines) in EXPERIMENTS.items():
-        rows = []
-        for name, (settings, changes) in lines.items():
-            cases = page.predict(deck, *settings, changes=changes)
-            rows.append([name, *map(rate_and_overlap, cases)])
-        names = [case["settings"]["schedule"] for case in cases]
-        print_table([title, *(f"`{name}`" for name in names)], rows)
+def of_schedules(cases, names):
+    """Where an option has no effect, the case is that of the schedule without it."""
+    found = {case["settings"]["schedule"]: case for case in cases}
+    return [found.get(name) or found[name.partition(":")[0]] for name in names]
+
+
+def print_groups(page):
+    columns = {}
+    for case in page.cases("groups"):
+        columns.setdefault(case["settings"]["groups"].count("+") + 1, []).append(case)
+    cells = [map(rate_text, of_schedules(cases, GROUPED)) for cases in columns.values()]
+    rows = [[f"`{name}`", *rates] for name, rates in zip(GROUPED, zip(*cells))]
+    print_table(["groups", *columns], rows)
+
+
+def print_scaling(page):
+    """With all GPUs both have the same step."""
+    rows = []
+    for title, deck, ranks in (
+        ("strong, 8", "strong-scaling", "8"),
+        ("weak, 8", "weak-scaling", "8"),
+        ("both, 24", "strong-scaling", "24"),
+    ):
+        cases = [case for case in page.cases(deck) if case["settings"]["ranks"] == ranks]
+        rows.append([title, *map(rate_text, of_schedules(cases, SCALED))])
+    print_table(["GPUs", *(f"`{name}`" for name in SCALED)], rows)
+
+
+def print_links(page):
+    settings = "groups=3", f"schedule={','.join(LINKED)}"
+    columns = []
+    for rate in LINKS:
+        cases = page.predict("groups", *settings, changes=[f"between.rate={0.94 * rate} Gbit/s"])
+        columns.append(map(rate_text, cases))
+    rows = [[f"`{name}`", *rates] for name, rates in zip(LINKED, zip(*columns))]
+    print_table(["between nodes, Gbit/s", *LINKS], rows)
+    slow, fast = (
+        page.predict("groups", *settings, "hidden=4096", changes=[f"inside.rate={rate} Gbit/s"])
+        for rate in INSIDE
+    )
+    lost = [-gain(rate_of(few), rate_of(many)) for few, many in zip(slow, fast)]
+    print(f"- {INSIDE[0]} Gbit/s instead of {INSIDE[1]} cost TawPipe {lost[1]} %, "
+          f"hierarchical FSDP {lost[0]} %\n")  # fmt: skip
 
 
 def plans(page):
@@ -451,7 +441,7 @@ def print_tables(page):
     print("# docs/paper.md\n\n## Claim by claim\n")
     print_table(("claim", "predicted"), claims(page))
     print("## Repeat it on 24 GPUs\n")
-    print_table(("order", "cases", "hours", "longest case"), hours(page))
+    print_table(("deck", "cases", "hours", "longest case"), hours(page))
     print("## Throughput\n")
     print_throughput(page)
     print_readings(page)
@@ -464,30 +454,27 @@ def print_tables(page):
     print("## Why hierarchical FSDP is ahead\n")
     print_table(("change", "step, s", "busiest adapter"), bottleneck(page))
     print("## Groups\n")
-    print_pivot(page.cases("groups"), "groups")
+    print_groups(page)
     print("## Scaling\n")
-    for deck in ("strong-scaling", "weak-scaling"):
-        print_pivot(page.cases(deck), "ranks")
+    print_scaling(page)
     print("## Links\n")
-    print_experiments(page)
+    print_links(page)
+
+
+def print_plan(page):
     print("# docs/plan.md\n\n## An example\n")
     print_table(PLAN_HEAD, plans(page))
+
+
+WORK = {"tables": print_tables, "plan": print_plan, "fit": fit}
 
 
 def main():
     parser = parser_of(__doc__)
     add_program(parser)
-    parser.add_argument(
-        "--fit",
-        action="store_true",
-        help="fit the constants of inputs/machines/tawpipe-paper.toml again and print them "
-        "(minutes)",
-    )
+    parser.add_argument("what", nargs="?", choices=list(WORK), default="tables")
     options = parser.parse_args()
-    page = Paper(options.minitaw)
-    if options.fit:
-        fit(page)
-    print_tables(page)
+    WORK[options.what](Paper(options.minitaw))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 from minitaw.numbers import plural  # noqa: E402
 from minitaw.outputs import output_options, with_refusals  # noqa: E402
 
-LEAST = 12  # pairs of each deck before the first verdict (docs/decisions/0011-comparing-times.md)
+LEAST = 12  # pairs of each deck before the first verdict (docs/decisions.md, 11)
 BASE_TREE = ROOT / "build/perf-gate-base"
 # Options of scripts/compare that take a value.
 JUDGING = "threshold quantile allow missing".split()
@@ -54,7 +54,7 @@ def parse():
         description=__doc__,
         parents=[output_options()],
         epilog="Exit code: 0 same or faster, 1 a regression, 2 nothing can be compared, 3 not "
-        "decided (docs/compare.md).",
+        "decided (docs/ci.md).",
     )
     add = parser.add_argument
     add(

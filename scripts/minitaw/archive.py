@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The archive that is handed in, a tar.gz of result files and the verdict on them: written, and
-read as what may come from anybody (docs/run-rules.md)."""
+read as what may come from anybody (docs/acceptance.md)."""
 
 import gzip
 import io

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Charts of the page and figures for a paper: lines over a number, or bars of names
-(docs/report.md)."""
+(docs/show.md)."""
 
 import math
 import textwrap

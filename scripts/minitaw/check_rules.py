@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whether a result is an official one of a size of the run rules, as far as a program can tell
-(docs/run-rules.md)."""
+(docs/acceptance.md)."""
 
 import itertools
 import os
@@ -34,7 +34,7 @@ MOST_HOURS = 24  # from the first timed step to the last
 NETWORK_SCHEDULE = "fsdp:hierarchical=on"  # whose every micro-batch fetches all weights
 FOR_PEOPLE = [
     "# not checked: that this run was announced, the machine, placement of ranks, share of device "
-    "memory (docs/run-rules.md)",
+    "memory (docs/acceptance.md)",
     "# still possible: a file in which everything is made up alike, clocks too, a program that "
     "computes or sends less than it says or is of another commit, slow repetitions dropped with "
     "their session; the centre's own log (--log) and screening (--screening), and a run by the "
@@ -281,7 +281,7 @@ def parse(words):
         prog="check-rules",
         description="Says whether a result is an official one of a size of the run rules, or which "
         "rule it breaks, and the rate of that size with the figures it comes from. Exit code 0: "
-        "official, 1: not (docs/run-rules.md).",
+        "official, 1: not (docs/acceptance.md).",
     )
     add = parser.add_argument
     add(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What of a result cannot all be forged by hand, held against each other: clocks, samples, parts of
-a step, losses, memory, bytes, the machine's own rates, the log (docs/run-rules.md)."""
+a step, losses, memory, bytes, the machine's own rates, the log (docs/acceptance.md)."""
 
 import itertools
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where a history of measurements of one case changes for good: by more than the noise between
-runs, and by more than chance (docs/compare.md)."""
+runs, and by more than chance (docs/ci.md)."""
 
 import math
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A figure for a paper: one quantity of result files, or of predictions, over one setting
-(docs/report.md)."""
+(docs/show.md)."""
 
 import math
 import pathlib
 import re
+import shlex
 
 import pandas
 from pandas.api.types import is_numeric_dtype
@@ -50,8 +51,8 @@ UNITS = {
 
 def predicted_table(content, file):
     """One that does not fit into its device is not valid. Raises one of command.MISSHAPEN."""
-    if content.get("command", "predict") != "predict":
-        raise ValueError(f"it is of minitaw {content['command']}")
+    if shlex.split(content["command"])[1] != "predict":
+        raise ValueError(f"it is of {content['command']}")
     found = pandas.json_normalize(content["cases"]).rename(columns=COLUMNS)
     found.columns = [name.removeprefix("settings.") for name in found]
     file.settings = list(content["cases"][0]["settings"])
@@ -202,7 +203,7 @@ def parse(words):
     parser = Parser(
         prog="plot",
         description="Draws one quantity over one setting, a line for each schedule, or bars where "
-        "the setting is a name, as a figure for a paper (docs/report.md).",
+        "the setting is a name, as a figure for a paper (docs/show.md).",
     )
     add = parser.add_argument
     add(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Offers beside one another: the rating of each result file, its network figure, its energy, and
-whether it is official (docs/run-rules.md)."""
+whether it is official (docs/acceptance.md)."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What result files say, as a page that report.html lays out (docs/report.md)."""
+"""What result files say, as a page that report.html lays out (docs/show.md)."""
 
 import pathlib
 
@@ -123,7 +123,7 @@ def main(words=None):
     parser = Parser(
         prog="report",
         description="Writes what result files say as one page, for a browser, a phone or paper "
-        "(docs/report.md).",
+        "(docs/show.md).",
     )
     parser.add_argument(
         "files",

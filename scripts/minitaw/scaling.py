@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for
-all or for each rank (docs/report.md)."""
+all or for each rank (docs/show.md)."""
 
 from .book import table
 from .numbers import figure, percent

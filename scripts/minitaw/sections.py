@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The sections of a page of results: each is a list of blocks, or a text that says why there is
-none (docs/report.md). report.html has their titles and what is true of every page."""
+none (docs/show.md). report.html has their titles and what is true of every page."""
 
 import numpy
 import pandas

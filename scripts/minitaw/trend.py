@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The rate of each case over dates and commits; lasting changes that are more than the noise
-between runs are marked (docs/compare.md)."""
+between runs are marked (docs/ci.md)."""
 
 import math
 
@@ -147,7 +147,7 @@ def main(words=None):
     parser = Parser(
         prog="trend",
         description="Lists the rate of each case over dates and commits, with its noise, and marks "
-        "lasting changes (docs/compare.md).",
+        "lasting changes (docs/ci.md).",
     )
     parser.add_argument(
         "files", metavar="FILE.h5", nargs="+", help="result files of minitaw run, in any order"

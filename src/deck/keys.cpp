@@ -143,7 +143,7 @@ std::vector<Setting> program_settings() {
           "8",
           "Ranks of each group, instead of groups: stays the same while ranks is swept.",
           {.fallback = "ranks / groups", .in_place_of = "groups"}),
-      column("group_count", "D.", [](const Case& c) { return c.groups.count(); }),
+      column("group_count", "Number of groups, D.", [](const Case& c) { return c.groups.count(); }),
       key("replicas",
           size(&C::replicas, 1, most_ranks),
           "1",
@@ -310,7 +310,7 @@ std::vector<Setting> batch_settings() {
 
 std::vector<Setting> training_settings() {
   Setting data_sum =
-      column("data_sum", "Checksum of that file; empty: synthetic.", value_of(&C::data_sum));
+      column("data_sum", "Checksum of the file `data`; empty: synthetic.", value_of(&C::data_sum));
   data_sum.identity = Identity::unless_initial;
   return {
       key("steps",

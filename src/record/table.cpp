@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/ranges.h>
 #include <set>
+#include "deck/keys.hpp"
 #include "record/provenance.hpp"
 
 namespace minitaw::record {
@@ -33,16 +34,24 @@ std::string csv_cell(const Cell& cell) {
   return real != nullptr && std::isnan(*real) ? std::string() : csv_field(to_text(cell));
 }
 
-/// A table of docs/results.md: a line for each of some fields.
-std::string table_of(const std::string& group, const std::vector<Field>& fields) {
-  std::string text = "| dataset | axes | units | meaning |\n|---|---|---|---|\n";
+/// "`memory/other` [rank] (B)". A column of /runs has no axis to tell, a number without unit none.
+std::string title_of(const Field& field) {
+  std::string text = fmt::format("`{}`", field.name);
+  if (!field.axes.empty() && field.axes != "run")
+    text += fmt::format(" [{}]", field.axes);
+  if (field.units != "1")
+    text += fmt::format(" ({})", field.units);
+  return text;
+}
+
+/// A list of docs/results.md: a line for each of some fields.
+std::string list_text(const std::vector<Field>& fields) {
+  std::string text;
   for (const Field& field : fields) {
     std::string doc = field.doc;
-    for (const auto& names : {field.labels, field.codes})
-      if (!names.empty())
-        doc += fmt::format(" {}.", fmt::join(names, ", "));
-    const std::string axes = field.axes.empty() ? "" : fmt::format("[{}]", field.axes);
-    text += fmt::format("| `{}{}` | {} | {} | {} |\n", group, field.name, axes, field.units, doc);
+    if (!field.labels.empty())  // in the place of the full stop
+      doc = fmt::format("{}: {}.", doc.substr(0, doc.size() - 1), fmt::join(field.labels, ", "));
+    text += fmt::format("- {}: {}\n", title_of(field), doc);
   }
   return text;
 }
@@ -102,9 +111,20 @@ std::string to_csv(const std::vector<Row>& rows) {
 }
 
 std::string schema_text() {
-  return fmt::format("{}\n{}\n{}",
-      table_of("/runs/", list_of(columns(), &Column::field)),
-      table_of("/runs/NNNN/", list_of(arrays(), &Array::field)),
-      table_of("/sessions/NNNN/", session_fields()));
+  std::vector<Field> fields;
+  std::vector<std::string> keys;  // which have an explanation of their own
+  for (const Column& column : columns())
+    if (deck::find_key(column.field.name) != nullptr)
+      keys.push_back(title_of(column.field));
+    else
+      fields.push_back(column.field);
+  return fmt::format("/runs: an element for each run\n\n{}"
+                     "- settings of the case, as `minitaw help keys` explains them: {}\n\n"
+                     "/runs/NNNN: arrays of run NNNN\n\n{}\n"
+                     "/sessions/NNNN: one start of `minitaw run`\n\n{}",
+      list_text(fields),
+      fmt::join(keys, ", "),
+      list_text(list_of(arrays(), &Array::field)),
+      list_text(session_fields()));
 }
 }  // namespace minitaw::record

@@ -11,6 +11,6 @@ TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow = false);
 std::string settings_text(const std::vector<Row>& rows);
 /// A line of titles, "median_s [s]", and one for each row (RFC 4180); NaN is an empty field.
 std::string to_csv(const std::vector<Row>& rows);
-/// All datasets of a result file, in the tables of docs/results.md.
+/// All datasets of a result file, in the lists of docs/results.md.
 std::string schema_text();
 }  // namespace minitaw::record

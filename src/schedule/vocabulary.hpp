@@ -94,7 +94,7 @@ inline constexpr int traffic_kinds = table_of<Traffic>.size();
 // ---- Lanes ----
 
 /// A queue of a rank, in order. A transfer waits only in its lane: receives, sends and collectives
-/// of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
+/// of a group pass each other (docs/decisions.md, 13).
 enum class Lane : std::uint8_t {
   compute,
   inputs_group,  ///< of the computation: collectives inside a group

@@ -10,7 +10,7 @@ namespace minitaw::topology {
 struct Site {
   std::string cpu =
       "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
-  /// Ports that carry the job's messages (docs/topo.md): "mlx5_0:1,mlx5_1:1".
+  /// Ports that carry the job's messages (docs/run.md): "mlx5_0:1,mlx5_1:1".
   std::string adapters{};
   /// [processor]: its core, by the first processor of that.
   std::vector<int> core_of{};

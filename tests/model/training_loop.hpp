@@ -164,7 +164,7 @@ private:
       run(pass, Segment::keys, turn);
       gather(turn);
       pass.heads.count = layout().shape.key_parts;
-      for (; pass.heads.index < pass.heads.count; ++pass.heads.index) {
+      for (; pass.heads.index != pass.heads.count; ++pass.heads.index) {
         if (slices() > 1)
           run(pass, Segment::extend, turn);
         run(pass, Segment::attend, turn);

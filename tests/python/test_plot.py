@@ -101,13 +101,14 @@ def test_what_cannot_be_drawn_is_refused(measured):
 
 # Predictions.
 
+COMMAND = "./minitaw predict d.toml --json"
 SETTINGS = dict(schedule="tawpipe", ranks=4, groups="2+2", group_count=2, seq=256, hidden=4096)
 CASE = dict(step_s=2.0, tokens_per_s=400, memory_bytes=2 << 20, bytes_between=4 << 20)
 CASE |= dict(settings=SETTINGS, fits=True)
 
 
 def predicted(*cases, **more):
-    content = dict(command="predict", between_bytes_per_s=12.5e6, cases=cases)
+    content = dict(command=COMMAND, between_bytes_per_s=12.5e6, cases=cases)
     Path("p.json").write_text(json.dumps(content | more))
 
 
@@ -142,14 +143,15 @@ def answer(text):
 
 
 def answer_of(case, **more):
-    return answer(json.dumps({"cases": [CASE | case], "between_bytes_per_s": 1e9} | more))
+    content = dict(command=COMMAND, between_bytes_per_s=1e9, cases=[CASE | case])
+    return answer(json.dumps(content | more))
 
 
 def test_what_is_no_prediction_is_refused():
     answers = [answer(text) for text in ("{}", "[]", "[" * 200000, "\x00")]
     for case in (dict(step_s="2"), dict(memory_bytes=-1), dict(bytes_between=1e400)):
         answers.append(answer_of(case))
-    for done in (*answers, answer_of({}, command="plan")):
+    for done in (*answers, answer_of({}, command="./minitaw plan d.toml")):
         refused(done, "p.json is no output of minitaw predict --json", name="plot")
 
 

@@ -163,7 +163,7 @@ public:
   }
 
 private:
-  /// A ring stands still with fewer slots (docs/decisions/0006-pinned-slots.md).
+  /// A ring stands still with fewer slots (docs/decisions.md, 6).
   static void require_slots(const LaneMemory& lane) {
     const std::size_t slots = lane.slots.size() / lane.piece_bytes;
     if (lane.copier != nullptr && slots < 4 * usual_ahead)

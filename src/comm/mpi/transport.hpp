@@ -31,7 +31,7 @@ struct LaneMemory {
   /// Size of a slot and of the pieces of a collective. It is equal on all ranks, or messages would
   /// not match.
   std::size_t piece_bytes = schedule::piece_bytes;
-  /// With a copier at least 16, enough for all collectives (docs/decisions/0006-pinned-slots.md);
+  /// With a copier at least 16, enough for all collectives (docs/decisions.md, 6);
   /// else 2, or none on a lane without reductions.
   Bytes slots{};
   Copier* copier = nullptr;  ///< between slots and buffers; none: buffers are host memory
@@ -43,7 +43,7 @@ struct LaneMemory {
 using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule::Lane
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
-/// (docs/decisions/0001-own-collectives.md): bytes are counted where MPI gets them, and sums are
+/// (docs/decisions.md, 1): bytes are counted where MPI gets them, and sums are
 /// added on the host in a fixed order. An operation moves only while it is advanced. Two messages
 /// may be under way on a lane, unless staged. A staged rank can talk only to staged ranks.
 ///

@@ -18,7 +18,7 @@ struct Options {
 std::size_t scratch_bytes(const schedule::Program& program);
 
 /// Transport over NCCL, on the device queue of each lane; connected here
-/// (docs/decisions/0007-nccl-communicators.md).
+/// (docs/decisions.md, 7).
 ///
 /// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one
 /// thread issue those of all lanes, in the order of the program; kernels of lanes in threads of
@@ -34,7 +34,7 @@ std::size_t scratch_bytes(const schedule::Program& program);
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 
-// Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
+// Which communicators of NCCL a program needs (docs/decisions.md, 7).
 
 /// A communicator that a program needs: for a communicator of its own on a lane, or for messages.
 /// Messages of inputs, and those of gradients, have a few, such that no rank sends and receives on

@@ -8,7 +8,7 @@
 
 namespace minitaw::predict {
 namespace {
-/// Seconds that the timed steps of a case last at least, and a reserve (docs/run-rules.md).
+/// Seconds that the timed steps of a case last at least, and a reserve (docs/acceptance.md).
 constexpr double least_timed = 10, reserve = 1.1;
 
 /// The machine with half of a part.

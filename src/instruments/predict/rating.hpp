@@ -4,7 +4,7 @@
 #include "instruments/predict/search.hpp"
 
 /// The rating of a deck on a machine: the geometric mean, over its lengths of sequences, of the
-/// rate of the fastest case (docs/run-rules.md).
+/// rate of the fastest case (docs/acceptance.md).
 namespace minitaw::predict {
 /// Parts of a machine of which half is taken away, to see what they are worth.
 enum class Part { between, inside, memory };

@@ -10,7 +10,7 @@
 
 namespace minitaw::screen {
 namespace {
-// docs/screen.md, "What it says", has these numbers; decision 0022 says why.
+// docs/screen.md, "What it says", has these numbers; docs/decisions.md, 22, says why.
 
 /// Losses that are worth a word: where memory comes to lie makes more difference inside a node than
 /// between kernels. A latency must double.
@@ -295,7 +295,7 @@ bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
     times_slower = std::max(times_slower, e.usual / e.value);
     rounds = std::max(rounds, e.rounds);
   }
-  // docs/screen.md: "at most the cube of its own loss".
+  // docs/screen.md: "up to the cube of its own loss".
   return evidence.usual / evidence.value <= std::pow(times_slower, 3) && evidence.rounds <= rounds;
 }
 
