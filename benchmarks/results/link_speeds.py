@@ -249,8 +249,7 @@ def print_slices(rows):
         memory = number(here[-1], "memory_measured") / MIB
         lines.append([f"`{schedule}`", *map(step_text, here), f"{memory:.1f}"])
     head = [
-        f"{ranks} nodes, {rate_text(rate)}, {count_text(int(seq))}"
-        for ranks, rate, seq in places
+        f"{ranks} nodes, {rate_text(rate)}, {count_text(int(seq))}" for ranks, rate, seq in places
     ]
     print_table(["schedule", *head, "memory, MiB"], lines)
 
