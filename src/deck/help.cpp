@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <fmt/ranges.h>
 #include "deck/keys.hpp"
 
@@ -8,6 +9,30 @@ std::string default_of(const Setting& key) {
   if (key.required())
     return "required";
   return key.initial.empty() ? key.fallback : key.initial;
+}
+
+std::string title_of(const schedule::Entry& entry) {
+  const char* none = entry.options.empty() ? "    no options\n" : "";
+  return fmt::format("{}: {}\n{}", entry.name, entry.doc, none);
+}
+
+std::string option_text(const schedule::Entry& entry, const schedule::OptionDoc& option) {
+  const std::vector<std::string>& values = option.values;
+  return fmt::format("    {}:{}={}\n        {}{}\n",
+      entry.name,
+      option.name,
+      values.empty() ? "TEXT" : fmt::format("{}", fmt::join(values, "|")),
+      option.doc,
+      values.empty() ? "" : fmt::format(" (default: {})", values[0]));
+}
+
+/// The first schedule with this option, all of it alike.
+const schedule::Entry& first_with(const schedule::OptionDoc& option) {
+  const auto alike = [&](const schedule::OptionDoc& other) {
+    return other.name == option.name && other.values == option.values && other.doc == option.doc;
+  };
+  return *std::ranges::find_if(schedule::registry(),
+      [&](const schedule::Entry& entry) { return std::ranges::any_of(entry.options, alike); });
 }
 
 constexpr std::string_view rules =
@@ -31,15 +56,10 @@ std::string help_text(const Setting& key) {
 }
 
 std::string help_text(const schedule::Entry& entry) {
-  std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
-  for (const auto& [option, values, doc, without_effect] : entry.options)
-    text += fmt::format("    {}:{}={}\n        {}{}\n",
-        entry.name,
-        option,
-        values.empty() ? "TEXT" : fmt::format("{}", fmt::join(values, "|")),
-        doc,
-        values.empty() ? "" : fmt::format(" (default: {})", values[0]));
-  return text + (entry.options.empty() ? "    no options\n" : "");
+  std::string text = title_of(entry);
+  for (const schedule::OptionDoc& option : entry.options)
+    text += option_text(entry, option);
+  return text;
 }
 
 std::string help_text() {
@@ -47,8 +67,15 @@ std::string help_text() {
   for (const Setting& key : keys())
     text += help_text(key);
   text += "\nSchedules and their options:\n";
-  for (const schedule::Entry& entry : schedule::registry())
-    text += help_text(entry);
+  for (const schedule::Entry& entry : schedule::registry()) {
+    text += title_of(entry);
+    for (const schedule::OptionDoc& option : entry.options) {
+      const schedule::Entry& first = first_with(option);
+      text += first.name == entry.name
+                  ? option_text(entry, option)
+                  : fmt::format("    {}:{}: as of {}\n", entry.name, option.name, first.name);
+    }
+  }
   return text;
 }
 }  // namespace minitaw::deck
