@@ -21,7 +21,7 @@ namespace {
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
-  throw InputError("{}: {}; it belongs beside minitaw: build the target minitaw_predictor",
+  throw InputError("{}: {}; it belongs beside minitaw: build the target verbs",
       program.string(),
       std::strerror(errno));
 }

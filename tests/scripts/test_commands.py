@@ -16,7 +16,12 @@ from programs import BUILD, MINITAW, REPOSITORY, SAMPLE, SMALL, call, process, s
 
 KERNELS = BUILD / "benchmarks/minitaw_kernels"
 COMM = BUILD / "benchmarks/comm/minitaw_comm"
-BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(page):
+    """What a reader may type."""
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind in ("", "sh")]
 
 
 def joined(text):
@@ -32,24 +37,25 @@ PAGES = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md"))]
 # Not: builds, Slurm and its logs, containers, modules, other suites; test_perf_gate.py has the gate,
 # test_links.py the tables of benchmarks/results.
 EXECUTED = re.compile(
-    r"(?!.*(build/cuda|--log slurm))((\w+=\S+ )*(\./)?(minitaw(_kernels)?|mpiexec|build/host/minitaw)|"
-    r"scripts/(env scripts/)?(check-rules|cluster|compare|fit-machine|plot|report|timeline|trend)|"
-    r"tar x\w+|head|python3 -c) "
+    r"(?!.*(build/cuda|--log slurm))((\w+=\S+ )*(\./)?(minitaw|mpiexec|build/host/minitaw)|"
+    r"(\w+=\S+ )*scripts/(cluster|env (mpiexec|(build/host|scripts)\S+))|tar x\w+|head|python3 -c) "
 )
 # 1 is a verdict, as on the sample, some of whose cases failed; 3: other programs take the cores.
 VERDICT = re.compile(r"scripts/(compare|check-rules)|minitaw (show|screen)")
 LESS = [
     (r"(?<![\w/-])(\./|build/host/)?minitaw(?= )", str(MINITAW)),
+    (r"scripts/env (?=mpiexec|build)", ""),
     (r"\S*minitaw_kernels", "less/minitaw_kernels"),
     (r"\S*minitaw_comm", f"{COMM} --rounds 2"),
     (r"\bscreen\b", "screen --rounds 2 --seconds 0.005"),
     (r"-n (P|\d+)\b", "-n 2"),
     (r"--groups 2\+2", "--groups 1+1"),
     ("nodes=64", "nodes=1 --set dtype=bf16"),
-    ("(?<=paper.toml)", " --set dtype=bf16"),
+    (r"(\S+(-paper|-8b)\.toml)", r"\1 --set dtype=bf16"),
     ("fit-machine", "fit-machine --minitaw less/minitaw"),
     (r"(?<=[ =])DECK\b", "inputs/small/table.toml"),
-    (r"\bseq=\S+", "seq=24,40"),
+    (r"\bseq=\S+(?!.*--best)", "seq=24,40"),
+    (r"\bseq=\S+(?=.*--best)", "seq=24"),
 ]
 # In the place of every deck; tests/deck reads the real ones.
 DECK = (
@@ -87,7 +93,7 @@ def tree(tmp_path_factory):
 
 def recipes():
     for page in PAGES:
-        for block in BLOCK.findall(page.read_text()):
+        for block in blocks_of(page):
             lines = [line for line in joined(block).splitlines() if EXECUTED.match(line)]
             if lines and page.stem not in LEFT_OUT and not re.search(r"\[-|\.\.\.", str(lines)):
                 yield pytest.param(lines, id=f"{page.stem}: {lines[0][:40]}")
@@ -119,6 +125,12 @@ def test_the_recipe_works(lines, tree):
         codes = (0, 1, 3) if VERDICT.search(line) else (0,)
         assert done.returncode in codes, (line, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+def test_python_starts_in_the_environment():
+    bare = r"^scripts/(check-rules|compare|fit-machine|plot|report|timeline|trend) .*"
+    for page in [*PAGES, *REPOSITORY.glob("results/**/*.md")]:
+        assert not re.findall(bare, "".join(blocks_of(page)), re.MULTILINE), page
 
 
 # Looked up
