@@ -116,8 +116,10 @@ def add_programs(add):
             "{ranks} in it becomes the number of ranks",
         )
     for name in (*JUDGING, "set"):
+        whose = "minitaw run, for all decks" if name == "set" else "scripts/compare"
         add(
             f"--{name}",
+            help=f"as of {whose}",
             dest="settings" if name == "set" else "judging",
             metavar="X",
             action="extend",
@@ -217,7 +219,7 @@ def build(name, tree):
     """Both alike, whatever options build/host has. The folders have the same depth, so that ccache
     finds what the other compiled."""
     folder = tree / "build/perf-gate"
-    say(f"building the {name} in {folder}")
+    say(f"building the {name}, which takes minutes the first time: {folder}/log.txt")
     folder.mkdir(parents=True, exist_ok=True)
     jobs = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
     with open(folder / "log.txt", "wb") as log:

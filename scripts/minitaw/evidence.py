@@ -11,7 +11,17 @@ import pandas
 
 from .command import BadInput, from_json, read_bytes
 from .numbers import cell_text, listed, plural
-from .record import array, describe, labels, rows_of, samples, session_of, tokens_of, transfers
+from .record import (
+    array,
+    clean,
+    describe,
+    labels,
+    rows_of,
+    samples,
+    session_of,
+    tokens_of,
+    transfers,
+)
 from .sealed import guarded
 from .settings import MODEL
 
@@ -301,11 +311,12 @@ def by_cases(runs, sessions):
 
 
 def screening_of(path):
-    """{quantity: highest}, and "adapters" of a node."""
+    """{quantity: highest}, "adapters" of a node, and "verdict"."""
 
     def made(content):
         highest = {one["name"]: float(one["highest"]) for one in content["quantities"]}
-        return highest | {"adapters": int(content["adapters"])}
+        adapters, verdict = int(content["adapters"]), str(content["verdict"])
+        return highest | {"adapters": adapters, "verdict": clean(verdict)}
 
     return from_json(path, made, "output of screen --json")
 

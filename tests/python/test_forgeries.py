@@ -190,7 +190,8 @@ def test_a_log_of_another_run_contradicts(real):
 
 def screened(**highest):
     quantities = [dict(name=name.replace("_", " "), highest=most) for name, most in highest.items()]
-    Path("s.json").write_text(json.dumps(dict(quantities=quantities, adapters=1)))
+    content = dict(quantities=quantities, adapters=1, verdict="CLEAN")
+    Path("s.json").write_text(json.dumps(content))
     return evidence.screening_of("s.json")
 
 

@@ -189,15 +189,21 @@ RATE = (1024 / 2 * 2048 / 3 * 4096 / 4) ** (1 / 3)
 
 def test_medians_follow_from_samples():
     faster = result_of("small")
-    drift = result_of("small")
     faster.loc[3, "median_s"] /= 2
     says = "run 3 says VALID, step 1 s, but its samples and bytes say VALID, step 2 s"
     assert broken(faster) == [says]
     assert subject.official(faster).rate == pytest.approx(RATE, rel=1e-9)
-    for run in range(5):
-        drift.file[0].content[run]["seconds"] = numpy.full((5, 1), 2.0 + run)
-        drift.loc[run, "median_s"] = 2.0 + run
-    assert broken(drift)[0] == "case 0: VALID (noisy: quartiles 50 % of the median apart)"
+
+
+def test_many_noisy_cases_do_not_hide_a_contradiction():
+    drift = result_of("small")
+    for run in range(10):
+        drift.file[0].content[run]["seconds"] = numpy.full((5, 1), 2.0 + run % 5)
+        drift.loc[run, "median_s"] = 2.0 + run % 5
+    first, *others = broken(drift)
+    assert first == "run 0: 4 of its timed steps take exactly as long as another one on all ranks"
+    noise = "case 0: VALID (noisy: quartiles 50 % of the median apart); noisy, too: 1 case (1)"
+    assert [one for one in others if "noisy" in one] == [noise]
 
 
 def test_tiers_go_with_commits():
@@ -239,11 +245,18 @@ def test_the_fastest_valid_case_of_a_length_counts():
         assert found.text().startswith(f"{kind} of small: ")
 
 
+def test_a_screening_that_is_not_clean_is_told():
+    for verdict, told in ("FOUND: 1 culprit", True), ("CLEAN: 3 rounds", False):
+        text = subject.official(result_of("small"), screening={"verdict": verdict}).text()
+        assert (f"# the screening is not clean: {verdict}\n" in text) == told
+
+
 def test_the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
     lines = official("small repeats=4 warmup=0 first.seed=3").text().splitlines()
-    assert lines[1] == 'official: no: case 0: seed is "3", small has "1"'
-    assert lines[2] == "# also: case 0: repeats = 4, small needs 5"
+    says = "says VALID, step 2 s, but its samples and bytes say VALID (no warm-up), step 2 s"
+    assert lines[1] == f"official: no: run 0 {says}"
+    assert lines[2].startswith("# also: run 1 says VALID")
     assert lines[11].startswith("# and ")
     assert lines[12].startswith("# judged: 6 cases of 2 sessions, commit 0123456789ab")
 
