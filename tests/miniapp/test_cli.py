@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from programs import MINITAW, REPOSITORY, call, minitaw, output_of, refused, told
+from programs import BUILD, MINITAW, REPOSITORY, call, minitaw, output_of, refused, told
 
 DECK = "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
 ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
@@ -157,14 +157,15 @@ def result(tmp_path_factory):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_that_does_not_arrive_is_an_error(table, result):
-    """A full device and a closed stream have a sentence. A reader that has gone ends the program by
-    SIGPIPE, whether the parent ignores that signal or not."""
+    """A full device and a closed stream have a sentence, whatever number a library's socket gets. A
+    reader that has gone ends the program by SIGPIPE, whether the parent ignores that signal or
+    not."""
     os.symlink(result, "one.h5")
     words = [MINITAW, *table.split()]
+    preloaded = f"LD_PRELOAD={BUILD}/tests/miniapp/libtakes_a_number.so"
     for redirection, reason in ((">/dev/full", "No space left"), (">&-", "Bad file descriptor")):
-        refused(
-            call("sh", "-c", f'exec "$@" {redirection}', "sh", *words), "standard output", reason
-        )
+        line = f'exec env {preloaded} "$@" {redirection}'
+        refused(call("sh", "-c", line, "sh", *words), "standard output", reason)
     for ignored in (True, False):
         ours, theirs = os.pipe()
         os.close(ours)

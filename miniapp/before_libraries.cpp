@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the address space is limited (ulimit -v, login nodes): a BLAS takes buffers for every core
-// while it is loaded (OpenBLAS 128 MiB each); OpenBLAS tries for ever where they do not fit.
+// What must be done before libraries are loaded.
+//
+// A closed standard stream: a library would take its number, and get what the program prints.
+//
+// A limited address space (ulimit -v, login nodes): a BLAS takes buffers for every core while it is
+// loaded (OpenBLAS 128 MiB each); OpenBLAS tries for ever where they do not fit.
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <fcntl.h>
 #include <string_view>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 #include <vector>
@@ -17,6 +23,14 @@ namespace minitaw::app {
 namespace {
 constexpr char one_thread[] = "OMP_NUM_THREADS=1";
 constexpr timeval processor_time{2, 0};
+
+/// To write to one that was closed is an error still. System calls: sanitizers have functions of
+/// their own in the place of those of libc.
+NOT_SANITIZED void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (syscall(SYS_fcntl, stream, F_GETFD) == -1)
+      syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY);
+}
 
 NOT_SANITIZED bool is_address_space_limited() {
   rlimit limit{};
@@ -48,7 +62,8 @@ void begin_again(int argc, char** argv, char** environment) {
 }
 
 /// Before the constructors of all libraries.
-NOT_SANITIZED void watch_libraries(int argc, char** argv, char** environment) {
+NOT_SANITIZED void before_libraries(int argc, char** argv, char** environment) {
+  occupy_closed_streams();
   if (!is_address_space_limited())
     return;
   begin_again(argc, argv, environment);
@@ -57,8 +72,8 @@ NOT_SANITIZED void watch_libraries(int argc, char** argv, char** environment) {
   setitimer(ITIMER_PROF, &once, nullptr);
 }
 
-[[maybe_unused, gnu::section(".preinit_array"), gnu::used]] void (*before_libraries)(
-    int, char**, char**) = watch_libraries;
+[[maybe_unused, gnu::section(".preinit_array"), gnu::used]] void (*called_first)(
+    int, char**, char**) = before_libraries;
 
 /// After them.
 [[gnu::constructor]] void libraries_are_loaded() {
