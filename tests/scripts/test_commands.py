@@ -38,7 +38,8 @@ PAGES = [REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md"))]
 # test_links.py the tables of benchmarks/results.
 EXECUTED = re.compile(
     r"(?!.*(build/cuda|--log slurm))((\w+=\S+ )*(\./)?(minitaw|mpiexec|build/host/minitaw)|"
-    r"(\w+=\S+ )*scripts/(cluster|env (mpiexec|(build/host|scripts)\S+))|tar x\w+|head|python3 -c) "
+    r"(\w+=\S+ )*scripts/(cluster|env (mpiexec|(build/host|scripts)\S+))|(mkdir \w+ && )?tar x\w+|"
+    r"head|python3 -c) "
 )
 # 1 is a verdict, as on the sample, some of whose cases failed; 3: other programs take the cores.
 VERDICT = re.compile(r"scripts/(compare|check-rules)|minitaw (show|screen)")
@@ -52,10 +53,11 @@ LESS = [
     (r"--groups 2\+2", "--groups 1+1"),
     ("nodes=64", "nodes=1 --set dtype=bf16"),
     (r"(\S+(-paper|-8b)\.toml)", r"\1 --set dtype=bf16"),
+    (r"(run \S+/small\.toml)", r"\1 --set groups=2"),
     ("fit-machine", "fit-machine --minitaw less/minitaw"),
     (r"(?<=[ =])DECK\b", "inputs/small/table.toml"),
-    (r"\bseq=\S+(?!.*--best)", "seq=24,40"),
-    (r"\bseq=\S+(?=.*--best)", "seq=24"),
+    (r"\bseq=[\w,]+,\w+", "seq=24,40"),
+    (r"\bseq=\w+(?!\S)", "seq=24"),
 ]
 # In the place of every deck; tests/deck reads the real ones.
 DECK = (
@@ -87,7 +89,8 @@ def tree(tmp_path_factory):
         path = folder / "less" / program.name
         path.write_text(f'#!/bin/sh\nexec {program} "$@" {less}\n')
         path.chmod(0o755)
-    script("check-rules", SAMPLE, "--archive", folder / "sample.tar.gz")
+    shutil.copy(SAMPLE, folder / "less/medium.h5")
+    script("check-rules", folder / "less/medium.h5", "--archive", folder / "sample.tar.gz")
     return folder
 
 
