@@ -9,6 +9,7 @@ Without names all are checked; `paper` and `sequences` take minutes. Exit code 0
 something is not, and a line says what.
 """
 
+import functools
 import re
 import sys
 
@@ -37,6 +38,7 @@ def cells_of(line):
     return [cell.strip(" *") for cell in line.strip().strip("|").split("|")]
 
 
+@functools.cache
 def sections_of(page):
     """{heading: its lines}"""
     title, found = "", {}
@@ -48,10 +50,10 @@ def sections_of(page):
 
 
 def holds(lines, said):
-    """A row may stand in a row with more columns; a sentence anywhere."""
+    """A row may stand in a row with more columns, in the same order; a sentence anywhere."""
     if said.startswith("|"):
-        rows = [cells_of(line) for line in lines if line.startswith("|")]
-        return any(set(cells_of(said)) <= set(row) for row in rows)
+        rows = (iter(cells_of(line)) for line in lines if line.startswith("|"))
+        return any(all(cell in row for cell in cells_of(said)) for row in rows)
     return said.removeprefix("- ") in re.sub(r"\s+", " ", " ".join(lines))
 
 

@@ -253,7 +253,13 @@ def test_a_screening_that_is_not_clean_is_told():
 
 def test_the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
-    lines = official("small repeats=4 warmup=0 first.seed=3").text().splitlines()
+    found = official("small repeats=4 warmup=0 first.seed=3")
+    rules = [reason for reason in found.reasons if reason.startswith("case 0: ")]
+    assert rules[:2] == [
+        'case 0: seed is "3", small has "1"',
+        "case 0: repeats = 4, small needs 5",
+    ]
+    lines = found.text().splitlines()
     says = "says VALID, step 2 s, but its samples and bytes say VALID (no warm-up), step 2 s"
     assert lines[1] == f"official: no: run 0 {says}"
     assert lines[2].startswith("# also: run 1 says VALID")
